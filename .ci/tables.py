@@ -16,10 +16,20 @@ from evalcore.checks.dialects import assertions_table
 from evalcore.checks.scorers import scorers_table
 from evalcore.gates.registry import gates_table
 from evalcore.history.columns import TABLES as HISTORY_TABLES
-from evalcore.history.columns import columns_table
+from evalcore.history.columns import HistoryTable
 from evalcore.sql.columns import result_columns_table
 from evalcore.targets.registry import targets_table
 from evalcore.workflow.reading import blocks_table
+
+
+def columns_table(table: HistoryTable) -> str:
+    """Return the columns as a table in Markdown, for the documentation."""
+    rows = (
+        f"| `{column.name}` | {column.type} | {column.unit or '–'} | {column.meaning} |"
+        for column in table.columns
+    )
+    return "\n".join(("| column | type | unit | holds |", "|---|---|---|---|", *rows))
+
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 TABLES: dict[str, Callable[[], str]] = {

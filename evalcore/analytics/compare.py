@@ -278,18 +278,10 @@ class ScatterPoint(NamedTuple):
 
     was_cell: int
     now_cell: int
+    was_score: float
+    now_score: float
     cases: int
     case_id: str
-
-    @property
-    def was_score(self) -> float:
-        """The baseline's score."""
-        return self.was_cell / GRID
-
-    @property
-    def now_score(self) -> float:
-        """The candidate's score."""
-        return self.now_cell / GRID
 
 
 class PairedKey(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,11 @@ from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
-from evalcore.formats.single_gate import GateQuestion, read_question, unread_keys
-from evalcore.gates.builtin import CustomGate
+from evalcore.formats.single_gate import read_question, unread_keys
 from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
-from evalcore.model.gate import GateResult
-from evalcore.model.summary import Difference, Summary
-from evalcore.pipeline.gates import decide_question
+from evalcore.model.summary import Difference
+from evalcore.pipeline.gates import DecideOptions, decide_question
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -40,7 +37,10 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise NoQuestionError("expected an object with 'gate' and 'variants'")
     try:
-        result, summary = _decided(read_question(raw), imports)
+        question = read_question(raw)
+        options = DecideOptions(imports, isolation=Isolation(settings().isolation))
+        with reserved_stdout():
+            result, summary = decide_question(question, options.resolve)
     except (EvalError, GateSyntaxError) as error:
         return _error(raw.get("id"), str(error))
     compared = summary.comparison.variants if summary.comparison is not None else ()
@@ -60,19 +60,6 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
             for entry in (*candidate.improvements, *candidate.better_measures)
         ],
     }
-
-
-def _decided(question: GateQuestion, imports: ImportPolicy) -> tuple[GateResult, Summary]:
-    """Return what a gate decides; a custom one in a process of its own."""
-    from evalcore.isolation.gate_calls import decide_in_process
-
-    apart = Isolation(settings().isolation) is Isolation.PROCESS
-
-    def elsewhere(gate: CustomGate, report: Mapping[str, Any]) -> GateResult:
-        return decide_in_process(gate, report, imports)
-
-    with reserved_stdout():
-        return decide_question(question, imports.load, elsewhere if apart else None)
 
 
 def _entry(entry: Difference) -> dict[str, str]:

@@ -364,8 +364,8 @@ class TokensUnder(_MaximumGate, example="100000"):
 _EXPECTED = "return True or False, (passed, message), or {'passed' or 'outcome', 'message'}"
 
 
-def _refuse(reference: str) -> Callable[..., Any]:
-    raise LookupError(f"'{reference}' cannot be called here")
+def _refuse(gate: CustomGate) -> Callable[..., Any]:
+    raise LookupError(f"'{gate.fn}' cannot be called here")
 
 
 @dataclass(frozen=True)
@@ -388,11 +388,7 @@ class CustomGate(Gate, example="module:function"):
         """Return what the function decides; an exception of it fails the gate."""
         name = self.result_name
         try:
-            if functions.elsewhere is not None:
-                decided = functions.elsewhere(self, functions.report())
-                if decided is not None:
-                    return decided
-            answer = functions.resolve(str(self.fn))(functions.report())
+            answer = functions.resolve(self)(functions.report())
             return _stored(_result(name, self.description, answer))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (a user's function)
             message = f"{type(error).__name__}: {error}"
@@ -400,24 +396,19 @@ class CustomGate(Gate, example="module:function"):
             return _stored(GateResult(name, GateOutcome.FAIL, message, raised))
 
 
-DecideElsewhere = Callable[[CustomGate, Mapping[str, Any]], GateResult | None]
-"""Decides a gate over the report; None if its function exists in this process only."""
-
-
 @dataclass(frozen=True, slots=True)
 class GateFunctions:
     """How custom gates reach their functions.
 
-    `resolve` returns the function of a reference (`module:function`, or the name of an object of
-    the Python API); it may raise. `report` returns the argument of the functions: the report's JSON
-    values without its gates. `stored` are results by the gates' indices: a decided run is shown
-    without calling a function again. `elsewhere` decides in another process.
+    `resolve` returns the function of a gate, or what calls it in another process; it may raise.
+    `report` returns the argument of the functions: the report's JSON values without its gates.
+    `stored` are results by the gates' indices: a decided run is shown without calling a function
+    again.
     """
 
-    resolve: Callable[[str], Callable[..., Any]] = _refuse
+    resolve: Callable[[CustomGate], Callable[..., Any]] = _refuse
     report: Callable[[], Mapping[str, Any]] = dict
     stored: Mapping[int, GateResult] = field(default_factory=dict)
-    elsewhere: DecideElsewhere | None = None
 
 
 def _stored(result: GateResult) -> GateResult:

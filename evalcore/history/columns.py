@@ -55,12 +55,3 @@ def _read_tables() -> dict[str, HistoryTable]:
 
 
 TABLES: Final[Mapping[str, HistoryTable]] = _read_tables()
-
-
-def columns_table(table: HistoryTable) -> str:
-    """Return the columns as a table in Markdown, for the documentation."""
-    rows = (
-        f"| `{column.name}` | {column.type} | {column.unit or '–'} | {column.meaning} |"
-        for column in table.columns
-    )
-    return "\n".join(("| column | type | unit | holds |", "|---|---|---|---|", *rows))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
@@ -19,22 +18,13 @@ _ENTRY: Final = "evalcore.isolation.gate_calls:decide_in_worker"
 _LONGEST_S: Final = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class GateCall:
-    """One gate, the report that it decides over, and what its function may be imported from."""
-
-    gate: CustomGate
-    report: Mapping[str, Any]
-    imports: ImportPolicy
-
-
 def decide_in_process(
-    gate: CustomGate, report: Mapping[str, Any], imports: ImportPolicy
+    gate: CustomGate, imports: ImportPolicy, report: Mapping[str, Any]
 ) -> GateResult:
     """Return what a custom gate decides in a process of its own; raise `TargetError`."""
     pool = WorkerPool(limit=1)
     try:
-        job = Job(_ENTRY, GateCall(gate, report, imports))
+        job = Job(_ENTRY, (gate, imports, report))
         name, outcome, message, details = pool.call_blocking(job, _LONGEST_S)
     except TimeoutError:
         raise TargetError("timeout", f"no decision within {_LONGEST_S:g} s") from None
@@ -43,9 +33,12 @@ def decide_in_process(
     return GateResult(name, GateOutcome(outcome), message, details)
 
 
-async def decide_in_worker(call: GateCall, engine: Engine) -> list[Any]:
+async def decide_in_worker(
+    call: tuple[CustomGate, ImportPolicy, Mapping[str, Any]], engine: Engine
+) -> list[Any]:
     """Return what the gate decides, as JSON values: what a worker process runs."""
-    functions = GateFunctions(resolve=call.imports.load, report=lambda: call.report)
+    gate, imports, report = call
+    functions = GateFunctions(lambda gate: imports.load(str(gate.fn)), lambda: report)
     engine.loaded()
-    decided = await in_thread(lambda: call.gate.call(functions))
+    decided = await in_thread(lambda: gate.call(functions))
     return [decided.name, decided.outcome, decided.message, dict(decided.details)]

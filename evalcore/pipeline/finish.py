@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,7 +40,7 @@ from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import require_epoch, tell_end
 from evalcore.planning.shards import pending_shards
 from evalcore.report.document import Report, RunFacts, report_chunks
-from evalcore.report.view import CaseFacts, ListedCase, SourceLine, question_of, shown_text
+from evalcore.report.view import CaseFacts, ListedCase, question_of, shown_text
 from evalcore.statistics.intervals import estimate_mean, estimate_rate
 from evalcore.storage.layout import iso_time
 from evalcore.storage.runs import PART, StoredRun, partial_reasons, reasons_of_part
@@ -55,11 +52,6 @@ if TYPE_CHECKING:
 
 _HISTORY_RUNS: Final = "history/runs/"
 _MOST_POINTS: Final = 365
-_MAX_SUITE_BYTES: Final = 16 * 1024 * 1024
-# Wherever formats name a case: `id: x`, `- id: "x"`, `{"id": "x", …}`, and saved evals' `name`.
-_CASE_ID = re.compile(
-    r"""^[\s\-{]*(?:["']?(?:id|case_id|name)["']?)\s*:\s*("(?:[^"\\]|\\.)*"|'[^']*'|[^\s,}\#][^,}\#]*)"""
-)
 
 
 @dataclass(eq=False)
@@ -157,43 +149,14 @@ class RunView:
                 earlier.append(TrendPoint(*point))
         return replace(trend, points=tuple(earlier[-_MOST_POINTS * len(variants) :]))
 
-    def source_line(self, case: str) -> SourceLine:
-        """Return where a case stands in the suite; without a line if the file has changed."""
-        path = self.run.definition.source.path
-        if self.root is not None and self._source.is_relative_to(self.root):
-            path = self._source.relative_to(self.root).as_posix()
-        return SourceLine(path, self._lines.get(case))
-
-    @cached_property
-    def _source(self) -> Path:
+    @property
+    def source_file(self) -> str:
+        """The suite's file, as a reader who stands in `root` names it."""
         source = self.run.definition.source
-        return Path(source.folder) / Path(source.path).name
-
-    @cached_property
-    def _lines(self) -> dict[str, int]:
-        """The line (from 1) of each id that the suite's text gives to something; the first."""
-        try:
-            if self._source.stat().st_size > _MAX_SUITE_BYTES:
-                return {}
-            data = self._source.read_bytes()
-        except OSError:
-            return {}
-        if hashlib.sha256(data).hexdigest() != self.run.definition.source.sha256:
-            return {}
-        lines: dict[str, int] = {}
-        for number, line in enumerate(data.decode("utf-8", "replace").splitlines(), 1):
-            if (match := _CASE_ID.match(line)) is not None:
-                lines.setdefault(_scalar(match[1].strip()), number)
-        return lines
-
-
-def _scalar(text: str) -> str:
-    if text.startswith('"'):
-        try:
-            return str(orjson.loads(text))
-        except orjson.JSONDecodeError:
-            return text.strip('"')
-    return text.strip("'")
+        file = Path(source.folder) / Path(source.path).name
+        if self.root is not None and file.is_relative_to(self.root):
+            return file.relative_to(self.root).as_posix()
+        return source.path
 
 
 def _facts(case: Case | None) -> CaseFacts:

@@ -9,13 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
 from evalcore.errors import Damage, DamagedRunError, ObjectNotFoundError
-from evalcore.gates.builtin import CustomGate, DecideElsewhere, GateFunctions, RequiredCases
+from evalcore.gates.builtin import CustomGate, GateFunctions, RequiredCases
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, without_assertions
 from evalcore.gates.gate import gates_of
 from evalcore.isolation.mode import Isolation
@@ -52,17 +53,16 @@ class DecideOptions:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     isolation: Isolation = Isolation.INLINE
 
-    def decide_elsewhere(self, gate: CustomGate, report: Mapping[str, Any]) -> GateResult | None:
-        """Return what a custom gate decides in another process; None for a function of this one."""
-        if gate.fn in self.functions:
-            return None
+    def resolve(self, gate: CustomGate) -> Callable[..., Any]:
+        """Return the function of a gate, or what calls it in a process; raise `EvalError`."""
+        reference = str(gate.fn)
+        if (function := self.functions.get(reference)) is not None:
+            return function
+        if self.isolation is Isolation.INLINE:
+            return self.imports.load(reference)
         from evalcore.isolation.gate_calls import decide_in_process
 
-        return decide_in_process(gate, report, self.imports)
-
-    def resolve(self, reference: str) -> Callable[..., Any]:
-        """Return the function that a custom gate names; raise `EvalError`."""
-        return self.functions.get(reference) or self.imports.load(reference)
+        return partial(decide_in_process, gate, self.imports)
 
 
 def gate_results(
@@ -122,11 +122,7 @@ def _gate_functions(
         cases = [orjson.loads(text) for batch in tables.report_cases() for text in batch]
         return undecided_head(undecided) | {"cases": cases}
 
-    return GateFunctions(
-        resolve=options.resolve,
-        report=values,
-        elsewhere=options.decide_elsewhere if options.isolation is Isolation.PROCESS else None,
-    )
+    return GateFunctions(options.resolve, values)
 
 
 def _stored_gates(run: StoredRun) -> list[GateResult]:
@@ -319,14 +315,9 @@ def _with_awaited_labels(
 
 
 def decide_question(
-    question: GateQuestion,
-    resolve: Callable[[str], Callable[..., Any]],
-    elsewhere: DecideElsewhere | None = None,
+    question: GateQuestion, resolve: Callable[[CustomGate], Callable[..., Any]]
 ) -> tuple[GateResult, Summary]:
-    """Return the gate's result and the aggregates that it decided over.
-
-    `resolve` gives the function of a custom gate, `elsewhere` calls it in another process.
-    """
+    """Return the gate's result and the aggregates that it decided over."""
     results = question.results
     policy = Policy(
         ScoreRule.BLOCKS,
@@ -335,7 +326,7 @@ def decide_question(
         iterations=results.iterations,
     )
     summary = summarise_question(question, policy)
-    functions = GateFunctions(resolve=resolve, report=lambda: _plain(summary), elsewhere=elsewhere)
+    functions = GateFunctions(resolve, lambda: _plain(summary))
     return decide_gates(policy, summary, functions)[0], summary
 
 

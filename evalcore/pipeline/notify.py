@@ -33,10 +33,6 @@ from evalcore.storage.store import ObjectStore
 SEND_TIMEOUT_S: Final = 20.0
 _LINK_S: Final = 7 * 24 * 3600  # S3 signs for no longer
 _LOOKED_AT: Final = 50
-# These show plain text as it is. Others may take it for Markdown, also if they ask for plain text.
-_PLAIN_SERVICES: Final = frozenset(
-    {"json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "syslog"}
-)
 
 
 Receivers: TypeAlias = Mapping[str, str | None]
@@ -168,11 +164,9 @@ def _send_one(message: Notice, item: tuple[str, str], failures: dict[str, str | 
         if not receiver.add(address):
             failures[name] = "holds no address that Apprise knows (https://appriseit.com)"
             return
-        if address.partition(":")[0].lower() in _PLAIN_SERVICES:
-            text, form = message.text, apprise.NotifyFormat.TEXT
-        else:
-            text, form = message.body, apprise.NotifyFormat.MARKDOWN
-        delivered = receiver.notify(title=message.title, body=text, body_format=form)
+        delivered = receiver.notify(
+            title=message.title, body=message.body, body_format=apprise.NotifyFormat.MARKDOWN
+        )
         failures[name] = None if delivered else "did not take the message"
     except Exception as error:  # noqa: BLE001  (other people's code)
         failures[name] = f"could not be told: {type(error).__name__}"

@@ -121,10 +121,7 @@ def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) ->
         concurrency=concurrency,
         latency_s=guess if latency_s is None else latency_s,
         workers=options.workers,
-        single_items=options.single_items
-        and has_single_items(
-            items, is_instant=instant, rate=concurrency / latency_s if latency_s else None
-        ),
+        single_items=options.single_items and has_single_items(items, is_instant=instant),
         min_items=1 if options.single_items or options.workers > 1 else _MIN_LOCAL_SHARD_ITEMS,
     )
     plan = Plan(

@@ -23,11 +23,8 @@ from evalcore.errors import (
 )
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
-from evalcore.model.code_names import code_identity
-from evalcore.model.identity import target_code, target_identity
 from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
 from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
-from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -72,10 +69,6 @@ def prepare_reuse(
             return digests, {}
         rows = stack.enter_context(ReusableRows(parts, errors=regraded, items=plan.items))
         counts = rows.match(_planned_items(suite, plan))
-        if not regraded and counts.evidence < plan.items:
-            amount = f"{plan.items - counts.evidence} of {plan.items} items"
-            for change in target_changes(suite.definition, runs[0]):
-                warn(f"not reused ({amount}): {change}")
         names = [earlier.run_id for earlier in runs]
         sources = [
             {"run": name, "items": count}
@@ -117,20 +110,6 @@ def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:
         first = index * plan.items_per_case
         for item in expander.expand(case, first, range(first, first + plan.items_per_case)):
             yield PlannedItem(item.number, item.exec_key, item.grade_key)
-
-
-def target_changes(definition: SuiteDefinition, earlier: StoredRun) -> Iterator[str]:
-    """Yield a sentence for each target that is not what it was in an earlier run, by name."""
-    before = earlier.definition
-    for name, target in sorted(definition.targets.items()):
-        former = before.targets.get(name)
-        if former is None:
-            continue
-        names = tuple(target_code(target, DEFAULT_VARIANT))
-        if target_identity(target, DEFAULT_VARIANT) != target_identity(former, DEFAULT_VARIANT):
-            yield f"the definition of target '{name}' changed since run {earlier.run_id}"
-        elif code_identity(names, definition.code) != code_identity(names, before.code):
-            yield f"the code of target '{name}' changed since run {earlier.run_id}"
 
 
 _SETTING: Final = "evidence"

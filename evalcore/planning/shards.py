@@ -11,7 +11,6 @@ from evalcore.model.run import Plan
 SINGLE_ITEM_LIMIT = 500
 """Up to so many items a person looks at each of them, and a run has no pilot."""
 _INSTANT_SINGLE_ITEMS = 100
-_SINGLE_ITEMS_PER_S = 20.0
 # Of a run through an orchestrator: a shard is one task run there.
 MAX_SHARDS = 2_000
 SHARD_SECONDS = 20.0
@@ -22,16 +21,9 @@ _ROUND_SHARDS = 16
 MAX_SHARD_ITEMS = 5_000
 
 
-def has_single_items(items: int, *, is_instant: bool, rate: float | None) -> bool:
-    """Whether an orchestrator shows each item of a run as a task of its own.
-
-    `rate` is how many items end in a second, None where nobody knows it: an orchestrator keeps the
-    history of so many tasks only.
-    """
-    if is_instant:
-        return items <= _INSTANT_SINGLE_ITEMS
-    is_slow = rate is None or rate <= _SINGLE_ITEMS_PER_S
-    return items <= SINGLE_ITEM_LIMIT if is_slow else items <= _INSTANT_SINGLE_ITEMS
+def has_single_items(items: int, *, is_instant: bool) -> bool:
+    """Whether an orchestrator shows each item of a run as a task of its own."""
+    return items <= (_INSTANT_SINGLE_ITEMS if is_instant else SINGLE_ITEM_LIMIT)
 
 
 def shard_size(

@@ -52,12 +52,12 @@ from evalcore.report.escape import escape_markdown, fenced
 from evalcore.report.figures import quarantine_lines
 from evalcore.report.message import (
     LISTED_CASES,
-    MARKDOWN,
-    PLAIN,
-    MessageForm,
     Notice,
     failure_line,
+    heading,
+    link,
     plain,
+    safe,
 )
 from evalcore.trust.files import has_magic
 from evalcore.wording import counted
@@ -171,7 +171,7 @@ def _run_lines(end: SuiteEnd, published: PublishedRun) -> Iterator[str]:
     yield ""
     for each in listed:
         known = since.get((each.case, each.variant), "–")
-        yield f"{failure_line(each, MARKDOWN)}; fails since {known}"
+        yield f"{failure_line(each)}; fails since {known}"
     counts = published.report.summary.counts
     unlisted = counts.planned - counts.passed - counts.skipped - len(listed)
     if listed and unlisted > 0:
@@ -241,39 +241,35 @@ def night_message(
 ) -> Notice:
     """Return the message: suites that changed first, then those that still fail, then cases."""
     title = plain(night_title(ends, state))
-    body, text = ("\n".join(_message_lines(ends, links, form)) for form in (MARKDOWN, PLAIN))
-    return Notice(title, body, text)
+    return Notice(title, "\n".join(_message_lines(ends, links)))
 
 
-def _message_lines(
-    ends: Sequence[SuiteEnd], links: Sequence[tuple[str, str]], form: MessageForm
-) -> Iterator[str]:
-    safe = form.safe
+def _message_lines(ends: Sequence[SuiteEnd], links: Sequence[tuple[str, str]]) -> Iterator[str]:
     changed = [end for end in ends if end.has_changed]
     still = [end for end in ends if end.decision != PASSED and not end.has_changed]
-    for heading, listed in (
+    for title, listed in (
         ("Suites that changed", changed),
         ("Suites that still do not pass", still),
     ):
         if listed:
-            yield form.heading(heading)
+            yield heading(title)
         for end in listed:
             was = f" (was {end.before})" if end.before and end.has_changed else ""
             why = f": {safe(end.state.message or '')}" if end.report is None else ""
             yield f"- {safe(end.suite)}: {end.decision}{was}{why}"
     failing = [(end, each) for end in ends if end.history for each in end.history.failing]
     if failing:
-        yield form.heading("Cases that fail")
+        yield heading("Cases that fail")
     # Those that passed the night before stand first.
     for end, case in sorted(failing, key=lambda one: len(one[1].failing)):
         name = safe(f"{case.case_id} [{case.variant}]")
         yield f"- {safe(end.suite)}: {name}, fails since {safe(failing_since(case))}"
     for name, address in links:
-        yield form.link(name, address)
+        yield link(name, address)
     for end in ends:
         if end.published is not None:
             run = f"{end.suite}, run {end.published.report.run.id}"
-            yield from (form.link(f"{run}: {name}", url) for name, url in end.published.links)
+            yield from (link(f"{run}: {name}", url) for name, url in end.published.links)
 
 
 REPORT_KEY = "evalcore-nightly-report"

@@ -46,7 +46,7 @@ from evalcore.redaction.redactor import PROCESS, cover_exception, redact_log_rec
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, inert_message
 from evalcore.report.markdown import render_markdown
-from evalcore.report.message import LISTED_CASES, MARKDOWN, PLAIN, Notice, plain
+from evalcore.report.message import LISTED_CASES, Notice, link, plain, safe
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.text import sanitize_terminal
@@ -316,11 +316,8 @@ def tell_refusal(suite: str, state: State[Any], settings: Settings) -> None:
     if policy is None or not policy.to or NIGHT.get() is not None:
         return
     title = plain(f"{suite}: {named(state)}")
-    body, text = (
-        "\n".join([form.safe(state.message or ""), *(form.link(*link) for link in flow_links())])
-        for form in (MARKDOWN, PLAIN)
-    )
-    tell(Notice(title, body, text), policy)
+    body = "\n".join([safe(state.message or ""), *(link(*each) for each in flow_links())])
+    tell(Notice(title, body), policy)
 
 
 def tell(message: Notice, policy: NotifyPolicy) -> None:

@@ -128,15 +128,8 @@ def usd_text(value: float) -> str:
 
 
 _TOKENS: Final = (
-    (
-        *("input_tokens", "in"),
-        {
-            "cached_tokens": "cached",
-            "cache_write_tokens": "written to a cache",
-            "input_audio_tokens": "audio",
-        },
-    ),
-    ("output_tokens", "out", {"reasoning_tokens": "reasoning", "output_audio_tokens": "audio"}),
+    ("input_tokens", "in", "cached_tokens", "cached"),
+    ("output_tokens", "out", "reasoning_tokens", "reasoning"),
 )
 
 
@@ -146,14 +139,11 @@ def tokens_text(summary: Summary) -> str:
     Kinds that were not used are left out.
     """
     sides = []
-    for key, side, kinds in _TOKENS:
+    for key, side, part, kind in _TOKENS:
         if (total := summary.tokens.get(key)) is not None:
-            parts = [
-                f"{n:,} {kind}" for name, kind in kinds.items() if (n := summary.tokens.get(name))
-            ]
-            sides.append(f"{total:,} {side}" + (f" ({', '.join(parts)})" if parts else ""))
-    batch = summary.tokens.get("batch_tokens")
-    return " + ".join(sides) + (f" ({batch:,} in batches)" if batch else "")
+            n = summary.tokens.get(part)
+            sides.append(f"{total:,} {side}" + (f" ({n:,} {kind})" if n else ""))
+    return " + ".join(sides)
 
 
 _MINUTE_S, _HOUR_S = 60, 3_600

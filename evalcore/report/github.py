@@ -1,4 +1,4 @@
-"""The report as workflow commands of GitHub Actions: annotations at the suite's lines.
+"""The report as workflow commands of GitHub Actions: annotations at the suite's file.
 
 GitHub shows ten errors and ten warnings of a step and drops the others in silence; so the tenth
 says how many there are.
@@ -14,7 +14,7 @@ from evalcore.model.summary import Failure
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
-from evalcore.report.view import ReportView, SourceLine, failure_reasons
+from evalcore.report.view import ReportView, failure_reasons
 from evalcore.wording import counted, shorten
 
 MOST_OF_A_KIND = 10
@@ -35,13 +35,10 @@ class Annotation(NamedTuple):
     level: str
     title: str
     message: str
-    source: SourceLine
+    file: str
 
     def __str__(self) -> str:
-        properties = {"file": self.source.file}
-        if self.source.line is not None:
-            properties["line"] = str(self.source.line)
-        properties["title"] = self.title
+        properties = {"file": self.file, "title": self.title}
         written = ",".join(f"{name}={escape_command_property(v)}" for name, v in properties.items())
         return f"::{self.level} {written}::{escape_command(shorten(self.message, _MAX_MESSAGE))}"
 
@@ -50,23 +47,23 @@ def render(view: ReportView) -> Iterator[str]:
     """Yield a line for each annotation; the first one sums the run up."""
     report = view.report
     failures = view.failures(_NOTED_FAILURES)
-    position = view.source_line("")
+    file = view.source_file
     head = Annotation(
         _LEVELS[report.decision],
         f"{report.suite}: {report.decision}",
         summary_line(report),
-        position,
+        file,
     )
     allowed = report.decision is Decision.PASS
     noted = [
-        *_of_gates(report, position),
+        *_of_gates(report, file),
         *(
-            _of_change(change, view, level="notice" if change.allowed else "warning")
+            _of_change(change, file, level="notice" if change.allowed else "warning")
             for change in changes(report)
             if change.direction == REGRESSION
         ),
         *(
-            _of_failure(failure, view, level=_failure_level(report, failure))
+            _of_failure(failure, file, level=_failure_level(report, failure))
             for failure in failures
             if failure.status != "skipped"
         ),
@@ -79,7 +76,7 @@ def render(view: ReportView) -> Iterator[str]:
         of_level = [annotation for annotation in noted if annotation.level == level]
         room = MOST_OF_A_KIND - (head.level == level)
         more = unlisted if level == ("warning" if allowed else "error") else 0
-        yield from _bounded(of_level, room, more, position)
+        yield from _bounded(of_level, room, more, file)
 
 
 def summary_line(report: Report) -> str:
@@ -94,9 +91,7 @@ def summary_line(report: Report) -> str:
     return f"{', '.join(parts)} (run {report.run.id})"
 
 
-def _bounded(
-    annotations: Sequence[Annotation], room: int, more: int, position: SourceLine
-) -> Iterator[str]:
+def _bounded(annotations: Sequence[Annotation], room: int, more: int, file: str) -> Iterator[str]:
     """Yield as many annotations as there is room for, the last one telling of the others."""
     unseen = len(annotations) + more - room
     listed = annotations if unseen <= 0 else annotations[: room - 1]
@@ -105,15 +100,15 @@ def _bounded(
     if unseen > 0 and annotations:
         left = len(annotations) + more - len(listed)
         message = f"{left} more; the job summary and the run's report list them"
-        yield f"{Annotation(annotations[0].level, 'and more', message, position)}\n"
+        yield f"{Annotation(annotations[0].level, 'and more', message, file)}\n"
 
 
-def _of_gates(report: Report, position: SourceLine) -> Iterator[Annotation]:
+def _of_gates(report: Report, file: str) -> Iterator[Annotation]:
     for gate in report.gates:
         if gate.outcome is not GateOutcome.PASS:
             level = "error" if gate.outcome is GateOutcome.FAIL else "warning"
             why = gate.message if gate.remedy is None else f"{gate.message}; {gate.remedy}"
-            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", why, position)
+            yield Annotation(level, f"gate {gate.name}: {gate.outcome}", why, file)
 
 
 def _failure_level(report: Report, failure: Failure) -> str:
@@ -127,13 +122,13 @@ def _failure_level(report: Report, failure: Failure) -> str:
     return "warning" if allowed else "error"
 
 
-def _of_change(change: CaseChange, view: ReportView, *, level: str) -> Annotation:
+def _of_change(change: CaseChange, file: str, *, level: str) -> Annotation:
     message = f"against {change.baseline}: {change.detail}"
     title = f"regression: {change.case} [{change.variant}]"
-    return Annotation(level, title, message, view.source_line(change.case))
+    return Annotation(level, title, message, file)
 
 
-def _of_failure(failure: Failure, view: ReportView, *, level: str) -> Annotation:
+def _of_failure(failure: Failure, file: str, *, level: str) -> Annotation:
     title = f"{failure.case} [{failure.variant}]: {failure.outcome or failure.status}"
     lines = []
     for assertion in failure.assertions if failure.status == "completed" else ():
@@ -142,4 +137,4 @@ def _of_failure(failure: Failure, view: ReportView, *, level: str) -> Annotation
             if text is not None:
                 lines.append(f"  {name}{shorten(text, _MAX_TEXT)}")
     message = "\n".join(lines or failure_reasons(failure))
-    return Annotation(level, title, message, view.source_line(failure.case))
+    return Annotation(level, title, message, file)

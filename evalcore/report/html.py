@@ -81,7 +81,7 @@ def render(view: ReportView) -> Iterator[str]:
         trend=_trend_image(view),
         report=report,
         run=report.run,
-        source=view.source_line("").file,
+        source=view.source_file,
         started=f"{report.run.started_at[:16].replace('T', ' ')} UTC",
         duration=duration_text(report.run.duration_s).replace(" ", "\u00a0"),
         marks=MARKS | CHANGE_MARKS,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Final
 
 from evalcore.model.summary import Failure
 from evalcore.redaction.redactor import PROCESS
@@ -20,13 +20,10 @@ _MOST: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message without secrets: `title` is one line of plain text, `body` is Markdown, `text` the
-    same as plain text.
-    """
+    """A message without secrets: `title` is one line of plain text, `body` is Markdown."""
 
     title: str
     body: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,43 +45,38 @@ def decision_message(
     """Return the message of a decided run; of the failed cases it has the first ten."""
     was = "" if context.before in {None, str(report.decision)} else f" (was {context.before})"
     title = plain(f"{report.suite}: {report.decision}{was}")
-    body, text = ("\n".join(_lines(report, failures, context, form)) for form in (MARKDOWN, PLAIN))
-    return Notice(title, body, text)
+    return Notice(title, "\n".join(_lines(report, failures, context)))
 
 
-def _lines(
-    report: Report, failures: Sequence[Failure], context: DecisionContext, form: MessageForm
-) -> Iterator[str]:
-    safe = form.safe
+def _lines(report: Report, failures: Sequence[Failure], context: DecisionContext) -> Iterator[str]:
     summary = report.summary
     yield f"{summary.passed_cases} of {counted(summary.cases, 'case')} passed."
     undecided = [gate for gate in report.gates if not gate.passed]
     if undecided:
-        yield form.heading("Gates")
+        yield heading("Gates")
         for gate in undecided:
             yield f"- {safe(gate.name)} ({gate.outcome}): {safe(gate.message)}"
     gating = [each for each in failures if report.quarantine.entry_of(each.case) is None]
     if gating:
-        yield form.heading("Cases")
-        yield from (failure_line(each, form) for each in gating[:LISTED_CASES])
+        yield heading("Cases")
+        yield from (failure_line(each) for each in gating[:LISTED_CASES])
         if len(gating) > LISTED_CASES:
             yield "- and more"
     if report.quarantine.expired:
-        yield form.heading("Quarantine")
+        yield heading("Quarantine")
         for line in quarantine_lines(report.quarantine):
             yield f"- {safe(line)}"
     if context.changes:
-        yield form.heading("Changed since the run before")
+        yield heading("Changed since the run before")
         for change in context.changes:
             yield f"- {safe(change)}"
     yield f"\nRun {safe(report.run.id)}"
     for name, address in context.links:
-        yield form.link(name, address)
+        yield link(name, address)
 
 
-def failure_line(failure: Failure, form: MessageForm) -> str:
+def failure_line(failure: Failure) -> str:
     """Return a line of a list: the case, and why it did not pass."""
-    safe = form.safe
     why, *_ = failure_reasons(failure) or [failure.outcome or "failed"]
     detail = ""
     if failure.status == "completed" and failure.assertions:
@@ -95,32 +87,21 @@ def failure_line(failure: Failure, form: MessageForm) -> str:
     return f"- {safe(f'{failure.case} [{failure.variant}]')}: {safe(why)}{detail}"
 
 
-class MessageForm(NamedTuple):
-    """How a message is written: `safe` makes foreign text inert, on one line, without secrets."""
+def heading(text: str) -> str:
+    """Return the heading of a list."""
+    return f"\n**{text}**\n"
 
-    safe: Callable[[str], str]
-    is_markdown: bool
 
-    def heading(self, text: str) -> str:
-        """Return the heading of a list."""
-        return f"\n**{text}**\n" if self.is_markdown else f"\n{text}:"
-
-    def link(self, name: str, address: str) -> str:
-        """Return a link as a paragraph of its own."""
-        if self.is_markdown:
-            return f"\n[{self.safe(name)}]({address})"
-        return f"\n{self.safe(name)}: {address}"
+def link(name: str, address: str) -> str:
+    """Return a link as a paragraph of its own."""
+    return f"\n[{safe(name)}]({address})"
 
 
 def plain(text: str) -> str:
     """Return foreign text without secrets on one line."""
-
     return visible(" ".join(PROCESS.text(text).split()))[:_MOST]
 
 
-def _escaped(text: str) -> str:
+def safe(text: str) -> str:
+    """Return foreign text without secrets as inert Markdown on one line."""
     return escape_markdown(PROCESS.text(text), _MOST)
-
-
-MARKDOWN: Final = MessageForm(_escaped, is_markdown=True)
-PLAIN: Final = MessageForm(plain, is_markdown=False)

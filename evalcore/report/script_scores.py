@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from evalcore.model.scoring import ModelTokens, Note, ScriptScores, TestDetail, TestScore
 from evalcore.statistics.intervals import Moments, mean_interval, plain_moments, t_interval
-from evalcore.wording import counted
+from evalcore.wording import plural, shorten
 
 NO_TESTS: Final = "(no tests)"
-_MOST_LISTED: Final = 12
-_MOST_ALIKE: Final = 5
+_MOST_LISTED: Final = 40
 
 
 def scores_document(scores: ScriptScores) -> dict[str, Any]:
@@ -154,27 +153,13 @@ def token_lines(tokens: tuple[ModelTokens, ...]) -> Iterator[str]:
 
 
 def note_lines(notes: tuple[Note, ...], *, variants: bool, iterations: bool) -> Iterator[str]:
-    """Yield a line for each error and warning of a test; many tests with the same share a line.
+    """Yield a line for each error and warning of a test.
 
     `variants` and `iterations` say that there are several.
     """
-    alike: dict[tuple[bool, str], list[Note]] = {}
     for note in notes:
-        alike.setdefault((note.is_error, note.message), []).append(note)
-    for (is_error, message), same in alike.items():
-        kind = "Error" if is_error else "Warning"
-        listed = same if len(same) <= _MOST_ALIKE else same[:1]
-        for note in listed:
-            variant = f" [{note.variant}]" if variants else ""
-            repeated = _iterations(note.iterations) if iterations else ""
-            repeats = (
-                f" and {counted(len(same) - 1, 'more test')}" if len(listed) < len(same) else ""
-            )
-            yield f"{kind}: {note.case}{variant}{repeated}{repeats}: {message}"
-
-
-def _iterations(numbers: tuple[int, ...]) -> str:
-    listed = ", ".join(str(number) for number in numbers[:_MOST_LISTED])
-    more = ", …" if len(numbers) > _MOST_LISTED else ""
-    word = "iteration" if len(numbers) == 1 else "iterations"
-    return f" ({word} {listed}{more})"
+        kind = "Error" if note.is_error else "Warning"
+        variant = f" [{note.variant}]" if variants else ""
+        listed = shorten(", ".join(map(str, note.iterations)), _MOST_LISTED)
+        repeated = f" ({plural(len(note.iterations), 'iteration')} {listed})" if iterations else ""
+        yield f"{kind}: {note.case}{variant}{repeated}: {note.message}"

@@ -320,8 +320,7 @@ def _case(case: ListedCase, style: Style) -> Iterator[Line]:
         colour, mark = _OUTCOME_MARKS["passed" if record["passed"] else "failed"]
         reduced = "passed" if record["passed"] else "did not pass"
         yield style.line(
-            f"{mark} {where}: {reduced}, {counted(len(items), 'iteration')}{_score(record)}"
-            f"{_spread(record.get('spread'))}",
+            f"{mark} {where}: {reduced}, {counted(len(items), 'iteration')}{_score(record)}",
             colour,
         )
     for number, item in enumerate(items):
@@ -373,18 +372,6 @@ def _text(label: str, text: str, style: Style) -> Iterator[Line]:
 
 def _score(record: Mapping[str, Any]) -> str:
     return "" if record["score"] is None else f", score {record['score']:.4f}"
-
-
-def _spread(spread: Mapping[str, Any] | None) -> str:
-    """Return how far apart a case's iterations are."""
-    if spread is None or spread["min"] is None:
-        return ""
-    text = f" ({spread['passed']} of {spread['iterations']} passed, "
-    text += f"{_number(spread['min'])} to {_number(spread['max'])}"
-    if spread["stdev"] is not None:
-        text += f", standard deviation {_number(spread['stdev'])}"
-    rate = spread["pass_rate"]
-    return f"{text}; pass rate 95 % {_number(rate['low'])} to {_number(rate['high'])})"
 
 
 def _number(value: float | None) -> str:

@@ -31,13 +31,6 @@ class ListedCase(NamedTuple):
     facts: CaseFacts
 
 
-class SourceLine(NamedTuple):
-    """Where a case stands: a file, as a reader of the repository names it, and a line from 1."""
-
-    file: str
-    line: int | None = None
-
-
 class ReportView(Protocol):
     """A decided run, as forms read it."""
 
@@ -57,8 +50,9 @@ class ReportView(Protocol):
     def trend(self) -> Trend | None:
         """Return the suite's scores up to this run; None without a history."""
 
-    def source_line(self, case: str) -> SourceLine:
-        """Return where a case stands in the suite."""
+    @property
+    def source_file(self) -> str:
+        """The suite's file, as a reader of the repository names it."""
 
 
 def failure_reasons(failure: Failure) -> list[str]:
@@ -117,14 +111,12 @@ def _question_text(value: Any) -> str | None:
         users = [each for each in value if each.get("role") == "user"]
         content = (users or list(value))[-1].get("content")
         if content is not None:
-            return _content_text(content)
+            value = content
+            if isinstance(content, list):
+                parts = (
+                    part.get("text") if isinstance(part, Mapping) else part for part in content
+                )
+                value = " ".join(part for part in parts if isinstance(part, str))
+            if isinstance(value, str):
+                return value
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-
-
-def _content_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    if isinstance(content, list):
-        parts = (part.get("text") if isinstance(part, Mapping) else part for part in content)
-        return " ".join(part for part in parts if isinstance(part, str))
-    return orjson.dumps(content, option=orjson.OPT_NON_STR_KEYS, default=str).decode()

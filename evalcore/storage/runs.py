@@ -239,10 +239,6 @@ class StoredRun:
         shards = (parse_shard_key(info.key) for info in self.store.list(self.keys.results_prefix))
         return frozenset(shard for shard in shards if shard is not None)
 
-    def has_result(self, shard: int) -> bool:
-        """Whether the shard has a result object."""
-        return self.store.exists(self.keys.result(shard))
-
     def is_decided(self) -> bool:
         """Whether a process has noted that the run's gates are decided."""
         return self.store.exists(self.keys.decided)

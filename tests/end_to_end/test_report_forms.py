@@ -95,9 +95,9 @@ def test_junit_counts_what_the_report_counts(ran: Ran) -> None:
     assert [one.get("name") for one in root.iter("testcase")] == ["good", "bad"]
 
 
-def test_an_annotation_stands_at_the_line_of_its_case(ran: Ran) -> None:
+def test_an_annotation_names_the_suites_file(ran: Ran) -> None:
     text = (ran.folder / "report.github.txt").read_text("utf-8")
-    assert "::error file=mixed.eval.yaml,line=5,title=bad [default]%3A failed::agrees" in text
+    assert "::error file=mixed.eval.yaml,title=bad [default]%3A failed::agrees" in text
 
 
 def test_outside_of_a_build_no_annotation_is_printed(ran: Ran) -> None:
@@ -111,7 +111,7 @@ def test_a_build_gets_annotations_and_a_summary_added_to_its_own(ran: Ran, tmp_p
            "GITHUB_WORKSPACE": str(ran.cwd.parent)}  # fmt: skip
     ended = evalcore("run", "--json", "--report", "github", "mixed.eval.yaml",
                      store=tmp_path, cwd=ran.cwd, env=env)  # fmt: skip
-    assert f"::error file={ran.cwd.name}/mixed.eval.yaml,line=5," in ended.err
+    assert f"::error file={ran.cwd.name}/mixed.eval.yaml,title=" in ended.err
     assert ended.report["decision"] == "fail"
     assert summary.read_text("utf-8").startswith("before\n# mixed: fail\n")
 

@@ -210,17 +210,6 @@ def test_a_tool_of_a_script_executes_the_tests_again_that_can_see_it(project: Pr
     assert [entry["items"] for entry in again.report["run"]["reused"]] == [1]
 
 
-def test_a_target_that_is_executed_again_is_named(project: Project) -> None:
-    suite = python_suite()
-    suite["targets"] = [{"name": "own", "provider": "command", "command": ["tee", "-a", "log"]}]
-    project.suite("suite.yaml", suite)
-    first = project.run("run", "suite.yaml")
-    again = project.run("run", "suite.yaml", "--reuse")
-    assert again.report["run"]["reused"] == []
-    change = f"the code of target 'own' changed since run {first.report['run']['id']}"
-    assert f"Warning: not reused (3 of 3 items): {change}\n" in again.err
-
-
 def test_a_command_whose_shell_text_counts_its_calls_is_reused(project: Project) -> None:
     suite = python_suite()
     command = "echo call >> log; echo right"

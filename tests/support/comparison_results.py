@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from evalcore.formats.single_gate import read_question
+from evalcore.gates.builtin import CustomGate
 from evalcore.model.gate import GateResult
 from evalcore.model.summary import Difference, Summary
 from evalcore.pipeline.gates import decide_question
@@ -17,12 +18,14 @@ def result(case: str = "c", passed: bool = True, **more: Any) -> Result:
     return {"caseId": case, "passed": passed, **more}
 
 
-def no_functions(reference: str) -> Callable[..., Any]:
+def no_functions(reference: object) -> Callable[..., Any]:
     raise LookupError(reference)
 
 
 def decide(
-    gate: Any, resolve: Callable[[str], Callable[..., Any]] = no_functions, **variants: list[Result]
+    gate: Any,
+    resolve: Callable[[CustomGate], Callable[..., Any]] = no_functions,
+    **variants: list[Result],
 ) -> tuple[GateResult, Summary]:
     """Decide a gate over the results of variants; the variant `base` is the baseline."""
     question = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from evalcore.model.gate import Decision, GateOutcome, GateResult
@@ -18,7 +18,7 @@ from evalcore.model.summary import (
     VariantSummary,
 )
 from evalcore.report.document import Report, RunFacts
-from evalcore.report.view import CaseFacts, ListedCase, SourceLine
+from evalcore.report.view import CaseFacts, ListedCase
 
 Json = dict[str, Any]
 
@@ -100,7 +100,6 @@ class MadeRun:
     report: Report
     cases: tuple[ListedCase, ...]
     skipped: tuple[tuple[str, int], ...] = ()
-    places: dict[str, SourceLine] = field(default_factory=dict)
     past: Trend | None = None
 
     def failures(self, most: int) -> tuple[Failure, ...]:
@@ -121,8 +120,7 @@ class MadeRun:
     def trend(self) -> Trend | None:
         return self.past
 
-    def source_line(self, case: str) -> SourceLine:
-        return self.places.get(case, SourceLine("suites/demo.eval.yaml"))
+    source_file = "suites/demo.eval.yaml"
 
     def with_report(self, **changed: Any) -> MadeRun:
         """Return the run with these fields of its report changed."""

@@ -3,6 +3,8 @@
 SELECT
     round(was_score * $grid)::INTEGER AS was_cell,
     round(now_score * $grid)::INTEGER AS now_cell,
+    was_cell / $grid,
+    now_cell / $grid,
     count(*) AS cases,
     min(case_id)
 FROM pairs

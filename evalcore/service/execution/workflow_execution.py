@@ -45,7 +45,7 @@ def execute_workflow(
     """
     try:
         execute_until(run, settings, end_signals)
-        if not run.has_result(0):
+        if not run.store.exists(run.keys.result(0)):
             cancel_run(run, now=datetime.now(UTC))
             return None
         with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):

@@ -267,7 +267,7 @@ FUNCTIONS: dict[str, Any] = {
 )
 def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
     gate = {"gate": "custom", "name": "mine", "description": "my rule", "callable": function}
-    found, _ = decide(gate, FUNCTIONS.__getitem__, base=[GOOD], cand=[GOOD])
+    found, _ = decide(gate, lambda gate: FUNCTIONS[str(gate.fn)], base=[GOOD], cand=[GOOD])
     assert (found.name, found.outcome) == ("mine", outcome)
     assert message in found.message
 

@@ -14,7 +14,7 @@ from evalcore.model.gate import GateResult
 from evalcore.pipeline.gates import decide_question
 
 
-def _refuse(reference: str) -> Any:
+def _refuse(reference: object) -> Any:
     raise LookupError(reference)
 
 

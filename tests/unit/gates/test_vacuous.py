@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.formats.single_gate import read_question
-from evalcore.gates.builtin import GateFunctions
+from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates
 from evalcore.gates.registry import GATES, parse_gate
 from evalcore.model.gate import Decision, GateOutcome, GateSpec
@@ -60,8 +60,8 @@ def returns_nothing(_: Any) -> None:
     return None
 
 
-def resolve(reference: str) -> Any:
-    return {"gates:passes": passes, "gates:nothing": returns_nothing}[reference]
+def resolve(gate: CustomGate) -> Any:
+    return {"gates:passes": passes, "gates:nothing": returns_nothing}[str(gate.fn)]
 
 
 FUNCTIONS = GateFunctions(resolve=resolve)

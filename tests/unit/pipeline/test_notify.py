@@ -88,14 +88,6 @@ def test_when_a_decision_is_told(
     assert NotifyPolicy(("X",), on).is_due(decision, before) is told
 
 
-def test_a_receiver_of_plain_text_has_texts_of_cases_as_they_are(
-    tmp_path: Path, receiver: Receiver
-) -> None:
-    suite = _suite(tmp_path, "{to: [EVAL_TEAM], on: always}", _HOSTILE, case=_HOSTILE)
-    _run(tmp_path, suite, EVAL_TEAM=receiver.address)
-    assert "- <b>x</b> *bold* [link](http://e.test)" in receiver.messages[0]["message"]
-
-
 def test_texts_of_cases_are_no_markup_in_html(tmp_path: Path, receiver: Receiver) -> None:
     suite = _suite(tmp_path, "{to: [EVAL_TEAM], on: always}", _HOSTILE, case=_HOSTILE)
     _run(tmp_path, suite, EVAL_TEAM=f"{receiver.address}?format=html")
@@ -150,14 +142,14 @@ def test_a_receiver_that_does_not_answer_is_waited_for_so_long_and_no_longer(
     receiver: Receiver,
 ) -> None:
     receiver.answers.clear()
-    warnings = send(Notice("t", "b", "b"), {"SLOW": receiver.address}, timeout_s=0.5)
+    warnings = send(Notice("t", "b"), {"SLOW": receiver.address}, timeout_s=0.5)
     receiver.answers.set()
     assert warnings == ("notify: SLOW did not answer within 0.5 s",)
 
 
 def test_of_two_receivers_one_that_fails_does_not_keep_the_other(receiver: Receiver) -> None:
     both = {"GOOD": receiver.address, "BAD": "json://127.0.0.1:1/x"}
-    assert [warning.split()[1] for warning in send(Notice("t", "b", "b"), both)] == ["BAD"]
+    assert [warning.split()[1] for warning in send(Notice("t", "b"), both)] == ["BAD"]
     assert len(receiver.messages) == 1
 
 

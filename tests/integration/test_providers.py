@@ -332,11 +332,11 @@ def test_a_server_that_is_not_there_ends_the_run_which_goes_on_later(tmp_path: P
 
     assert ended.code == 4
     assert (ended.report["counts"]["error"], ended.report["counts"]["skipped"]) == (3, 5)
-    assert "start the server, then `evalcore run SUITE --reuse`" in ended.err
+    assert "start the server, then: evalcore run --resume" in ended.err
     port = urlsplit(address).port
     with model_server(port=port, script=lambda question: question.prompt):
-        rest = evalcore("run", path, "--reuse", "--json", store=store)
-    assert rest.report["counts"]["passed"] == 8
+        resumed = evalcore("run", "--resume", ended.report["run"]["id"], "--json", store=store)
+    assert resumed.report["counts"]["passed"] == 8
 
 
 def test_an_unreachable_server_that_no_case_asks_stops_nothing(tmp_path: Path) -> None:

@@ -129,6 +129,11 @@ class DamagedRunError(EvalError):
         self.run_id = run_id
         self.damages = damages
 
+    @property
+    def repairable(self) -> bool:
+        """Whether executing shards again mends all of it."""
+        return all(damage.shard is not None for damage in self.damages)
+
     def __str__(self) -> str:
         listed = "; ".join(map(str, self.damages[:_LISTED_DAMAGES]))
         if (left := len(self.damages) - _LISTED_DAMAGES) > 0:
@@ -138,6 +143,8 @@ class DamagedRunError(EvalError):
     @property
     def remedy(self) -> str:
         """What would work."""
+        if self.repairable:
+            return f"`evalcore runs verify {self.run_id} --repair` executes those shards again"
         return "restore it from a copy of the store, or run the suite again"
 
 

@@ -11,6 +11,8 @@ import _duckdb as duckdb
 
 from evalcore.analytics.named import fill_table, query_text, read_rows
 from evalcore.errors import StoreError
+from evalcore.model.exchange import ErrorKind
+from evalcore.model.run import REFUSED
 from evalcore.sql.connection import connect, first_line, literal_path, use_threads_for
 
 
@@ -52,6 +54,21 @@ def _totals(query: str, parts: Sequence[Path]) -> tuple[Any, ...]:
     """Return the one row of a query over result parts, () without any part."""
     files = [literal_path(part) for part in parts]
     return read_rows(connect(), query, files=files)[0] if files else ()
+
+
+_REFUSALS = (ErrorKind.AUTHENTICATION, ErrorKind.CREDIT, ErrorKind.CONNECTION)
+
+
+def refused_shards(parts: Sequence[Path]) -> tuple[int, ...]:
+    """Return the shards of a run that a provider ended, of those whose results are `parts`.
+
+    They hold items that were not tried, or that it refused. None if no item was left out for it.
+    """
+    if not parts:
+        return ()
+    files, kinds = [literal_path(path) for path in parts], list(map(str, _REFUSALS))
+    rows = read_rows(connect(), "refused", files=files, reason=REFUSED, kinds=kinds)
+    return tuple(shard for (shard,) in rows)
 
 
 class PlannedItem(NamedTuple):

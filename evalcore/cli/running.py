@@ -142,13 +142,20 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
 
 
 def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode:
-    """Go on with a run; a completed one is only shown. Raises `DamagedRunError`."""
+    """Go on with a run; a completed one is only shown, unless a provider ended it.
+
+    Raises `DamagedRunError`.
+    """
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        from evalcore.cli.run_end import show_completed
+        from evalcore.pipeline.states import reopen_refused
 
-        return exit_code([show_completed(run, options)])
+        if not reopen_refused(run):
+            from evalcore.cli.run_end import show_completed
+
+            return exit_code([show_completed(run, options)])
+        manifest = run.manifest()
     from evalcore.analytics.integrity import check_plan
     from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
 
@@ -176,7 +183,7 @@ def _execute(
     `objects` are this process's functions that it calls; `append` says that a run was shown
     before it; so many `workers` (processes) execute it.
     """
-    # Planned or read by this process just before.
+    # Planned or reopened by this process just before.
     manifest = run.known_manifest()
     if not gc.get_freeze_count():
         # What is loaded by now stays: a search for cycles in it would hold up all calls.

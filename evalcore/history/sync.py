@@ -27,6 +27,7 @@ from evalcore.history.rows import is_ended, write_run_rows
 from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import (
+    REOPENED_PREFIX,
     RUNS_PREFIX,
     NameKey,
     RunKeys,
@@ -105,10 +106,12 @@ def sync(store: ObjectStore, *, progress: Progress = ignore) -> Synced:
     if next(iter(store.list(_REBUILDING)), None) is not None:
         return rebuild(store, progress=progress)
     history = read_history(store)
+    # A completed run that is in the tables never changes, unless it was reopened.
+    reopened = {info.key.rpartition("/")[2] for info in store.list(REOPENED_PREFIX)}
 
     def is_settled(run_id: str) -> bool:
-        # A completed run that is in the tables never changes.
-        return not history.revisions.get(run_id, _OPEN).partition("-")[0].endswith(_OPEN)
+        version = history.revisions.get(run_id, _OPEN).partition("-")[0]
+        return not version.endswith(_OPEN) and run_id not in reopened
 
     unsettled = [keys for keys in stored_runs(store) if not is_settled(keys.run_id)]
     damaged: dict[str, str] = {}

@@ -445,8 +445,8 @@ class RunSession:
                 words = refusal.message.rstrip(".")
                 warn(
                     f"the run ended early, every call is refused: {words}. Items that were not "
-                    "tried are skipped. Correct the key, add credit or start the server, then "
-                    "`evalcore run SUITE --reuse` executes the rest"
+                    "tried are skipped. Correct the key, add credit or start the server, then: "
+                    f"evalcore run --resume {self._run.run_id}"
                 )
         if context is not None and context.recorder is not None:
             context.recorder.close()

@@ -1,21 +1,32 @@
-"""The state of a run changes: it is cancelled or runs again; and who is told of it."""
+"""The state of a run changes: it is cancelled, runs again, or is repaired; and who is told of it.
+
+Damaged parts, and those with items that a provider refused, are set aside and never thrown away.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evalcore.errors import RunConflictError, SettingsError
+from evalcore.errors import (
+    Damage,
+    DamagedRunError,
+    ObjectNotFoundError,
+    RunConflictError,
+    SettingsError,
+)
 from evalcore.model.run import Manifest, State
 from evalcore.observability.events import Observer, Observers, RunEnded, RunScope
 from evalcore.pipeline.lease import HeldLease
 from evalcore.redaction.redactor import PROCESS
 from evalcore.settings import parse_log, read_settings
-from evalcore.storage.layout import iso_time
+from evalcore.storage.layout import iso_time, reopened_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
@@ -70,6 +81,63 @@ def resume_run(run: StoredRun, lease: HeldLease) -> None:
         return replace(current, state=State.RUNNING, ended_at=None, execution=facts)
 
     run.update(resumed)
+
+
+def reopen_damaged(run: StoredRun, damages: Sequence[Damage]) -> tuple[int, ...]:
+    """Take the damaged parts out of the results and reopen the run; return their shards.
+
+    A copy of each part stands below `damaged/` of the run first. Stopped in between, the run is
+    still one that lacks results, and the same call goes on. Raises `DamagedRunError` if executing
+    shards again would not mend it; nothing is changed then.
+    """
+    whole = DamagedRunError(run.run_id, tuple(damages))
+    if not whole.repairable:
+        raise whole
+    shards = tuple(damage.shard for damage in damages if damage.shard is not None)
+    _reopen(run, shards)
+    return shards
+
+
+def reopen_refused(run: StoredRun) -> tuple[int, ...]:
+    """Reopen a completed run that a provider ended (its key, its credit) for what it left out.
+
+    Returns the shards to be executed again; none if no provider ended the run.
+    """
+    from evalcore.analytics.results import refused_shards
+
+    manifest = run.manifest()
+    if not (manifest.counts or {}).get("skipped"):
+        return ()
+    with run.result_files(manifest.plan) as parts:
+        shards = refused_shards(parts)
+    if shards:
+        _reopen(run, shards)
+    return shards
+
+
+def _reopen(run: StoredRun, shards: Sequence[int]) -> None:
+    for shard in shards:
+        _set_aside(run, shard)
+
+    def reopened(now: Manifest) -> Manifest:
+        return replace(
+            now, state=State.RUNNING, ended_at=None, counts=None, decision=None, parts=None
+        )
+
+    # The history does not read completed runs again, unless they are marked.
+    run.store.put_if_absent(reopened_key(run.run_id), b"")
+    run.update(reopened)
+
+
+def _set_aside(run: StoredRun, shard: int) -> None:
+    try:
+        data = run.store.get(run.keys.result(shard)).data
+    except ObjectNotFoundError:
+        return
+    # By its content: what is damaged twice is kept twice.
+    digest = hashlib.sha256(data).hexdigest()[:16]
+    run.store.put_if_absent(run.keys.damaged_part(shard, digest), data)
+    run.store.delete(run.keys.result(shard))
 
 
 def observer_of(manifest: Manifest) -> Observer | None:

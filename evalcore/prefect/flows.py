@@ -38,7 +38,7 @@ from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
-from evalcore.pipeline.states import cancel_run
+from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
 from evalcore.prefect.machines import MachinesExecutor
 from evalcore.prefect.parameters import (
@@ -221,7 +221,7 @@ def _evaluate(parameters: EvaluateParameters) -> State[Any]:
 def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyClock) -> State[Any]:
     run = execution.run
     introduce(run)
-    if is_complete(run):
+    if is_complete(run) and not reopen_refused(run):
         with view_run(run) as view:
             publish(view)
             return states.decided(view.report)

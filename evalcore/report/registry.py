@@ -85,6 +85,7 @@ def damaged_json(error: DamagedRunError) -> str:
         "decision": Decision.ERROR,
         "message": str(error),
         "damaged": [damage._asdict() for damage in error.damages],
+        "repairable": error.repairable,
         "gates": [gate],
         "counts": None,
         "cases": [],

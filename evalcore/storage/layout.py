@@ -18,6 +18,7 @@ BASELINES_PREFIX = "baselines/"
 RECORDINGS_PREFIX = "recordings/"
 RUNS_PREFIX = "runs/"
 ANNOTATIONS_PREFIX = "annotations/"
+REOPENED_PREFIX = "history/reopened/"
 """What the marks of runs start with that were executed again after they had been completed."""
 
 _MAX_NAME_KEY_BYTES = 200  # a local file's name may have 255
@@ -74,6 +75,11 @@ def run_id_time(moment: datetime) -> str:
     As texts, ids of earlier runs are less than this, those of later runs greater.
     """
     return moment.astimezone(UTC).strftime(_RUN_ID_TIME)
+
+
+def reopened_key(run_id: str) -> str:
+    """Return the key of the mark that a completed run was reopened."""
+    return f"{REOPENED_PREFIX}{run_id}"
 
 
 class _Below:
@@ -148,6 +154,10 @@ class RunKeys:
     def result(self, shard: int) -> str:
         """The rows of one shard, counted from 0; written once."""
         return f"{self.results_prefix}{shard:05d}.parquet"
+
+    def damaged_part(self, shard: int, digest: str) -> str:
+        """A part that was taken out of the results: its shard, its content's digest in hex."""
+        return f"{self.folder}damaged/{shard:05d}-{digest}.parquet"
 
     def item_events(self, item: int) -> str:
         """What the events and snapshots of one work item start with."""

@@ -142,6 +142,20 @@ def test_runs_verify_lists_what_is_not_what_was_signed(shared: Shared, part: str
         assert f"damaged: {part} is not what was signed" in ended.out
 
 
+def test_a_run_is_not_taken_apart_whose_plan_is_not_executed(shared: Shared) -> None:
+    run = shared.plan_command("somebody")
+    assert shared.call("run", "--resume", run.run_id, user="somebody").code == 0
+    shared.marker.unlink()
+    path = shared.store.local_path(run.keys.result(0))
+    path.write_bytes(path.read_bytes()[:-9])
+    ended = shared.call("runs", "verify", run.run_id, "--repair")
+
+    assert ended.code == 2
+    assert "EVALCORE_ALLOW_COMMANDS" in ended.err
+    assert (path.exists(), shared.marker.exists()) == (True, False)
+    assert shared.call("runs", "verify", run.run_id, "--repair", user="somebody").code == 0
+
+
 def test_regrade_reads_no_suite_that_a_plan_of_another_user_names(shared: Shared) -> None:
     run = shared.plan({"targets": [{"name": "default", "provider": "echo"}]}, "somebody")
     assert shared.call("run", "--resume", run.run_id, user="somebody").code == 0

@@ -28,6 +28,7 @@ from tests.support.damaging import (
     Damage,
     of_part,
 )
+from tests.support.reports import stable_report
 from tests.support.servers import BUCKET, S3Server
 
 NAME = "damaged"
@@ -166,6 +167,64 @@ def test_one_damaged_run_does_not_break_the_list(store: Path, shell: Shell, suit
     assert f"{folder.name}  damaged" in shell("runs", "list").out
 
 
+REPAIRED = {
+    name: of_part(name)
+    for name in ("torn", "rows missing", "swapped with another", "deleted", "a byte flipped")
+}
+
+
+@pytest.mark.parametrize("damage", REPAIRED.values(), ids=REPAIRED.keys())
+def test_a_repaired_run_gives_the_report_of_the_undamaged_one(
+    store: Path, shell: Shell, damage: Damage
+) -> None:
+    folder = folder_of(store)
+    undamaged = shell("report", folder.name, "--json").out
+    damage(folder)
+    ended = shell("runs", "verify", folder.name, "--repair", "--json")
+    assert ended.code == 0, ended
+    document = json.loads(ended.out)
+    assert (document["whole"], document["damaged"], document["decision"]) == (True, [], "pass")
+    assert 1 in document["repaired"]
+    report = shell("report", folder.name, "--json")
+    assert stable_report(report.out) == stable_report(undamaged)
+
+
+def test_what_a_repair_takes_out_is_kept(store: Path, shell: Shell) -> None:
+    folder = folder_of(store)
+    of_part("a byte flipped")(folder)
+    flipped = (folder / "results" / "00001.parquet").read_bytes()
+    assert shell("runs", "verify", folder.name, "--repair").code == 0
+    (kept,) = (folder / "damaged").iterdir()
+    assert kept.read_bytes() == flipped
+    assert kept.name.startswith("00001-")
+
+
+@pytest.mark.parametrize("damage", [OF_PLANS["the first cases: torn"], OF_MANIFESTS["fewer cases"]])
+def test_what_no_execution_mends_is_left_as_it_is(
+    store: Path, shell: Shell, damage: Damage
+) -> None:
+    folder = folder_of(store)
+    damage(folder)
+    of_part("rows missing")(folder)
+    before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    ended = shell("runs", "verify", folder.name, "--repair")
+    assert (ended.code, "from a copy" in ended.err) == (4, True)
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_part_that_is_damaged_before_the_run_ends_is_repaired_too(
+    store: Path, shell: Shell, suite: Path
+) -> None:
+    run = plan_run(load(suite), open_store(str(store)), now=datetime.now(UTC))
+    execute_run(run)
+    folder = store / "runs" / NAME / run.run_id
+    of_part("rows missing")(folder)
+    assert_told(shell("run", "--resume", run.run_id))
+    assert shell("runs", "verify", run.run_id).code == 4
+    assert shell("runs", "verify", run.run_id, "--repair").code == 0
+    assert shell("report", run.run_id).code == 0
+
+
 @pytest.mark.parametrize(
     "damage", [OF_PLANS["the suite: deleted"], OF_PLANS["the first cases: torn"]]
 )
@@ -235,7 +294,7 @@ def test_a_budget_that_goes_on_from_a_torn_part_tells_it(
 
 
 @pytest.mark.s3
-def test_damage_in_a_bucket_is_told(
+def test_damage_in_a_bucket_is_told_and_repaired(
     s3: S3Server, shell: Shell, suite: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EVALCORE_STORE", f"s3://{BUCKET}/{uuid4().hex}")
@@ -248,3 +307,6 @@ def test_damage_in_a_bucket_is_told(
     ended = shell("report", run.run_id, "--json")
     assert_told_as_json(ended)
     assert [damage["shard"] for damage in json.loads(ended.out)["damaged"]] == [2]
+    ended = shell("runs", "verify", run.run_id, "--repair", "--json")
+    assert (ended.code, json.loads(ended.out)["repaired"]) == (0, [0, 2])
+    assert json.loads(shell("report", run.run_id, "--json").out)["counts"] == report["counts"]

@@ -314,3 +314,30 @@ def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
     resumed = start(held_run)
     assert resumed.end() == 1
     assert assert_as_undisturbed(resumed, folder) > 0
+
+
+def tear(part: Path) -> bytes:
+    """Leave only half of a part; return the whole of it."""
+    whole = part.read_bytes()
+    part.unlink()
+    part.write_bytes(whole[: len(whole) // 2])
+    return whole
+
+
+def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
+    run: StoredRun, folder: Path
+) -> None:
+    store = folder / "store"
+    resume = ("run", "--resume", run.run_id)
+    assert evalcore(*resume, store=store, cwd=folder).code == 1
+    part = next((store / "runs").rglob("results/*.parquet"))
+    whole = whole_report(folder)
+    for command in (resume, ("report", run.run_id)):
+        tear(part)
+        ended = evalcore(*command, store=store, cwd=folder)
+        assert (ended.code, ended.out) == (4, "")
+        assert f"is damaged: shard {int(part.stem)} is no whole Parquet file" in ended.err
+        verify = ("runs", "verify", run.run_id, "--repair")
+        assert evalcore(*verify, store=store, cwd=folder).code == 0
+        ended = evalcore("report", run.run_id, "--json", store=store, cwd=folder)
+        assert stable_report(ended.out) == whole

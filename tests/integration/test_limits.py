@@ -20,6 +20,7 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -300,12 +301,33 @@ def test_a_provider_that_refuses_every_call_ends_the_run(tmp_path: Path, refusal
         options = ExecuteOptions(settings=SETTINGS, warn=warnings.append)
         with evaluate(load(path), store, options, PlanOptions()) as view:
             counts, decision = view.report.summary.counts, view.report.decision
-            reasons = view.tables.reasons()
+            run, reasons = view.run, view.tables.reasons()
         assert server.stats().requests == counts.error <= 8
     assert decision == "error"
     assert reasons == [("refused", 100 - counts.error)]
     assert "no credit left" in warnings[0]
-    assert "`evalcore run SUITE --reuse`" in warnings[0]
+    assert f"evalcore run --resume {run.run_id}" in warnings[0]
+
+
+def test_a_run_that_its_provider_ended_goes_on_with_what_was_left_out(tmp_path: Path) -> None:
+    credit = [10]
+
+    def paid(question: Question) -> str | Failure:
+        credit[0] -= 1
+        return question.prompt if credit[0] >= 0 else Failure(402, message="no credit left")
+
+    options = ExecuteOptions(settings=SETTINGS)
+    with model_server(script=paid) as server:
+        path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 4})
+        with evaluate(load(path), LocalStore(tmp_path / "store"), options, PlanOptions()) as view:
+            run = view.run
+            assert view.report.summary.counts.passed == 10
+        credit[0] = 1_000
+        assert reopen_refused(run)
+        execute_run(run, options)
+        with finish_run(run, now=datetime.now(UTC)) as view:
+            assert view.report.summary.counts.passed == 60
+        assert not reopen_refused(run)
 
 
 def test_what_a_fallback_makes_good_does_not_end_the_run(tmp_path: Path) -> None:

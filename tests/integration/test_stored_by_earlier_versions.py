@@ -44,6 +44,7 @@ def expected() -> Json:
 RUNS = tuple(expected()["runs"])
 STOPPED = tuple(expected()["stopped"])
 # Cases of stored plans that use an option which is gone: executed again, they are errors.
+REMOVED = {"talks": {"batch-1": "batch"}}
 # Their calls would be made again, and no server answers.
 ASK_MODELS = ("models", "scripts")
 
@@ -247,6 +248,22 @@ def test_a_stored_manifest_is_shown_with_all_its_facts(store: Store, name: str) 
 
 
 # Of each format one.
+@pytest.mark.parametrize("name", ["checks", "gates", "code-workflow", "route-generator"])
+def test_a_shard_of_a_stored_plan_is_executed_and_decided_again(store: Store, name: str) -> None:
+    """The plan, the evidence of the other shards, the gates: everything is read."""
+    run = expected()["runs"][name]
+    (store.run_folder(run["run"]) / "results" / "00000.parquet").unlink()
+    ended = store("runs", "verify", run["run"], "--repair", "--json", folder=run["folder"])
+    assert (ended.code, ended.report["repaired"]) == (0, [0]), ended
+    report = store("report", run["run"], "--json").report
+    again, before = grades(report), grades(run["report"])
+    for case, option in REMOVED.get(name, {}).items():
+        (items,) = (each["items"] for each in report["cases"] if each["id"] == case)
+        assert all(option in item["error"]["message"] for item in items)
+        for graded in (again, before):
+            graded.pop("score", None)
+            del graded["items"][case, "default", 0]
+    assert again == before
 
 
 @pytest.mark.parametrize("name", STOPPED)

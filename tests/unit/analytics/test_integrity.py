@@ -39,7 +39,7 @@ from tests.support.damaging import (
 
 NOW = datetime(2026, 5, 20, 10, tzinfo=UTC)
 SHARDS = (0, 1, 3)
-REMEDIES = "restore it from a copy"
+REMEDIES = "--repair`|restore it from a copy"
 
 
 @pytest.fixture(scope="module")

@@ -11,6 +11,7 @@ from pathlib import Path
 import orjson
 import pytest
 
+from evalcore.analytics.integrity import verify_run
 from evalcore.errors import StoreError
 from evalcore.history.compaction import compact
 from evalcore.history.files import HistoryViews, partition_suite
@@ -21,6 +22,7 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.pipeline.plan import plan_run
+from evalcore.pipeline.states import reopen_damaged
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run
 from tests.support.history_stores import (
@@ -78,6 +80,19 @@ def test_a_resumed_run_replaces_its_rows(store: LocalStore) -> None:
     end_run(store, run, day=2)
     assert sync(store).replaced == (run,)
     assert count_rows(store) == expected_rows(store, [run, other])
+
+
+def test_a_repaired_run_replaces_its_rows(store: LocalStore) -> None:
+    run = complete_run(store, suite_of(TWO))
+    sync(store)
+    part = store.local_path(find_run(store, run).keys.result(0))
+    assert part is not None
+    part.unlink()
+    reopen_damaged(find_run(store, run), verify_run(find_run(store, run)))
+    assert sync(store).replaced == ()
+    end_run(store, run, day=3)
+    assert sync(store).replaced == (run,)
+    assert count_rows(store) == expected_rows(store, [run])
 
 
 @pytest.mark.parametrize("damage", ["torn", "foreign", "missing", "counts", "report", "manifest"])
@@ -249,9 +264,9 @@ def test_a_rebuild_takes_the_place_of_delta_tables(store: LocalStore, tmp_path: 
 
 
 def test_a_query_goes_on_beside_a_compaction(store: LocalStore) -> None:
-    runs = []
-    for day in (0, 1):
-        runs.append(complete_run(store, suite_of(TWO), day=day))
+    runs = [complete_run(store, suite_of(TWO), day=day) for day in (0, 1)]
+    for run in runs:
+        store.put(f"history/reopened/{run}", b"")
         sync(store)
     with HistoryViews(store) as views:
         compact(store)

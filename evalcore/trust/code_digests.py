@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Set
 from contextlib import suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import orjson
 
@@ -23,10 +23,15 @@ from evalcore.model.code_names import COMMAND, FILE, PYTHON
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import is_installed_file, locate
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
 _LEFT_OUT: Final = frozenset({"__pycache__", "node_modules", "site-packages", "dist-packages"})
 _VIRTUAL_ENVIRONMENT: Final = "pyvenv.cfg"
+_IGNORE_FILE: Final = ".gitignore"
 # As many files and folders are looked at: a suite may lie in somebody's home.
 _MOST_ENTRIES: Final = 100_000
+_READ_BYTES: Final = 64 << 20
 _SHELL_WORDS: Final = re.compile(r"[^\s;|&<>()'\"`=,]+")
 # Where a shell text writes to is what a run leaves, not what the command is made of.
 _SHELL_OUTPUT: Final = re.compile(
@@ -139,31 +144,48 @@ def _digest(root: Path, files: Iterable[Path]) -> str:
 
 def python_files(root: Path) -> Iterator[Path]:
     """Yield the `.py` files below a folder that count; links to folders are not followed."""
+    from pathspec import GitIgnoreSpec
+
+    ignored: dict[Path, tuple[tuple[Path, GitIgnoreSpec], ...]] = {}
     entries = 0
     for folder, folders, names in os.walk(root):
         here = Path(folder)
+        rules = ignored.get(here.parent, ())
+        if _IGNORE_FILE in names:
+            with suppress(OSError, UnicodeDecodeError, ValueError):
+                lines = (here / _IGNORE_FILE).read_text("utf-8").splitlines()
+                rules = (*rules, (here, GitIgnoreSpec.from_lines(lines)))
+        ignored[here] = rules
         entries += len(folders) + len(names)
         if entries > _MOST_ENTRIES:
             return
-        folders[:] = [
+        folders[:] = sorted(
             name
-            for name in sorted(folders)
+            for name in folders
             if not name.startswith(".")
             and name not in _LEFT_OUT
+            and not _is_ignored(rules, here / name, "/")
             and not (here / name / _VIRTUAL_ENVIRONMENT).exists()
-        ]
-        yield from (here / name for name in sorted(names) if name.endswith(".py"))
+        )
+        for name in sorted(name for name in names if name.endswith(".py")):
+            if not _is_ignored(rules, here / name) and (here / name).is_file():
+                yield here / name
 
 
-@lru_cache(maxsize=20_000)
-def _content(path: Path, size: int, mtime_ns: int) -> str:  # noqa: ARG001 - a change of the file
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+def _is_ignored(rules: Iterable[tuple[Path, GitIgnoreSpec]], path: Path, end: str = "") -> bool:
+    return any(spec.match_file(f"{path.relative_to(base)}{end}") for base, spec in rules)
 
 
 def _content_of(path: Path) -> str:
-    """Return the SHA-256 (hex) of a file; empty for one that cannot be read."""
+    """Return the SHA-256 (hex) of a file; of one beyond 64 MiB of its size and time."""
     try:
         status = path.stat()
         return _content(path, status.st_size, status.st_mtime_ns)
     except OSError:
         return ""
+
+
+@lru_cache(maxsize=20_000)
+def _content(path: Path, size: int, mtime_ns: int) -> str:
+    data = b"%d %d" % (size, mtime_ns) if size > _READ_BYTES else path.read_bytes()
+    return hashlib.sha256(data).hexdigest()

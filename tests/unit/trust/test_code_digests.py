@@ -29,11 +29,18 @@ def write(folder: Path, name: str, text: str = "") -> Path:
 
 
 FILES = {
+    ".gitignore": "*_generated.py\n/build/\n!kept_generated.py\n",
     "own.py": "import helper\n",
     "pkg/deep/helper.py": "",
+    "kept_generated.py": "",
+    "pkg/build/inner.py": "",
+    "pkg/.gitignore": "local.py\n",
     "local.py": "",
 }
 LEFT_OUT = {
+    "a_generated.py": "",
+    "build/out.py": "",
+    "pkg/local.py": "",
     "pkg/__pycache__/own.py": "",
     ".hidden/own.py": "",
     "node_modules/own.py": "",

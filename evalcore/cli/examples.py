@@ -57,7 +57,7 @@ EXAMPLES: Final = {
     "recordings show": "evalcore recordings show 4f1c9a",
     "workspaces clean": "evalcore workspaces clean",
     "workspaces list": "evalcore workspaces list",
-    "compact": "evalcore compact --dry-run",
+    "compact": "evalcore compact",
     "serve": "evalcore serve --database sqlite:///evals.db",
     "serve migrate": "evalcore serve --database sqlite:///evals.db migrate",
     "evals create": "evalcore evals create eval.json",

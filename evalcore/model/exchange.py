@@ -155,7 +155,7 @@ class StreamEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back. `latency_ms` from the request to the last byte received, of the last
+    """What came back. `latency_ms` from the last byte sent to the last one received, of the last
     attempt.
 
     `text` is the answer (for `http` the body). `tool_calls` are `{id, name, arguments}` with parsed

@@ -25,6 +25,7 @@ from evalcore.report.message import (
     Notice,
     decision_message,
     plain,
+    without_marks,
 )
 from evalcore.settings import Settings
 from evalcore.storage.runs import FILTERS, list_runs, open_run
@@ -33,6 +34,10 @@ from evalcore.storage.store import ObjectStore
 SEND_TIMEOUT_S: Final = 20.0
 _LINK_S: Final = 7 * 24 * 3600  # S3 signs for no longer
 _LOOKED_AT: Final = 50
+# These show plain text as it is. Others may take it for Markdown, also if they ask for plain text.
+_PLAIN_SERVICES: Final = frozenset(
+    {"json", "jsons", "xml", "xmls", "form", "forms", "mailto", "mailtos", "syslog"}
+)
 
 
 Receivers: TypeAlias = Mapping[str, str | None]
@@ -164,9 +169,10 @@ def _send_one(message: Notice, item: tuple[str, str], failures: dict[str, str | 
         if not receiver.add(address):
             failures[name] = "holds no address that Apprise knows (https://appriseit.com)"
             return
-        delivered = receiver.notify(
-            title=message.title, body=message.body, body_format=apprise.NotifyFormat.MARKDOWN
-        )
+        text, form = message.body, apprise.NotifyFormat.MARKDOWN
+        if address.partition(":")[0].lower() in _PLAIN_SERVICES:
+            text, form = without_marks(text), apprise.NotifyFormat.TEXT
+        delivered = receiver.notify(title=message.title, body=text, body_format=form)
         failures[name] = None if delivered else "did not take the message"
     except Exception as error:  # noqa: BLE001  (other people's code)
         failures[name] = f"could not be told: {type(error).__name__}"

@@ -77,9 +77,12 @@ def open_session(**connector_options: Any) -> Connections:
     """
     import aiohttp
 
+    from evalcore.providers.transport import sending_times
+
     options: dict[str, Any] = {"limit": 0, "ttl_dns_cache": 300, "keepalive_timeout": 30}
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(**(connector_options or options)),
+        trace_configs=[sending_times()],
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
         cookie_jar=aiohttp.DummyCookieJar(),
     )

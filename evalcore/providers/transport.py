@@ -9,6 +9,7 @@ from codecs import BOM_UTF8
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -30,6 +31,31 @@ from evalcore.model.exchange import (
 from evalcore.providers.failures import check_key, failed, nonsense, parsed_answer, refused
 from evalcore.trust.network import proxy_for
 
+
+class WireTimes:
+    """When the last byte of an exchange was sent, in seconds of `time.perf_counter`."""
+
+    def __init__(self) -> None:
+        self.sent_at = time.perf_counter()
+
+    @property
+    def elapsed_ms(self) -> float:
+        """The time since then, to 0.1 ms."""
+        return round((time.perf_counter() - self.sent_at) * 1000, 1)
+
+
+def sending_times() -> aiohttp.TraceConfig:
+    """Return what notes when the parts of a request go out: connections are no latency."""
+
+    async def sent(_: object, request: SimpleNamespace, __: object) -> None:
+        request.trace_request_ctx.sent_at = time.perf_counter()
+
+    trace = aiohttp.TraceConfig()
+    trace.on_request_headers_sent.append(sent)
+    trace.on_request_chunk_sent.append(sent)
+    return trace
+
+
 _MOST_BYTES: Final = 64 << 20
 _LONGEST_LINE: Final = 16 << 20
 _MOST_REDIRECTS: Final = 10
@@ -49,7 +75,7 @@ class Sent(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A successful answer, whole. `latency_ms` from the request to its last byte."""
+    """A successful answer, whole. `latency_ms` from the last byte sent to its last byte."""
 
     status: int
     headers: Mapping[str, str]
@@ -125,26 +151,22 @@ async def _exchanged(
     on_event: OnEvent | None,
     admit: Admit | None,
 ) -> Received:
-    began = time.perf_counter()
-    async with await _answered(session, sent, admit) as response:
+    times = WireTimes()
+    async with await _answered(session, sent, times, admit) as response:
         if not 200 <= response.status < 300:
             body = await _start_of(response)
             headers = {key.lower(): value for key, value in response.headers.items()}
             raise refused(request.endpoint, sent.url, response.status, headers, body)
         if on_event is not None and response.content_type == "text/event-stream":
-            await _read_events(response, began, on_event)
+            await _read_events(response, times, on_event)
             body = b""
         else:
             body = await _whole(response)
-        return Received(response.status, response.headers, body, response.charset, _ms_since(began))
-
-
-def _ms_since(began: float) -> float:
-    return round((time.perf_counter() - began) * 1000, 1)
+        return Received(response.status, response.headers, body, response.charset, times.elapsed_ms)
 
 
 async def _answered(
-    session: aiohttp.ClientSession, sent: Sent, admit: Admit | None
+    session: aiohttp.ClientSession, sent: Sent, times: WireTimes, admit: Admit | None
 ) -> aiohttp.ClientResponse:
     """Return the answer, of the last of at most ten redirects if they are followed; to be left."""
     for _ in range(_MOST_REDIRECTS):
@@ -156,6 +178,7 @@ async def _answered(
             data=sent.body,
             allow_redirects=False,
             proxy=proxy_for(sent.url) if may_be_proxied else None,
+            trace_request_ctx=times,
         )
         try:
             onward = redirected(sent, response.status, response.headers.get("Location"))
@@ -276,7 +299,9 @@ async def _start_of(response: aiohttp.ClientResponse, limit: int = 64 << 10) -> 
     return start[:limit]
 
 
-async def _read_events(response: aiohttp.ClientResponse, began: float, on_event: OnEvent) -> None:
+async def _read_events(
+    response: aiohttp.ClientResponse, times: WireTimes, on_event: OnEvent
+) -> None:
     """Hand over the events of a stream (WHATWG, Server-sent events)."""
     name, data = "", []
     is_first = True
@@ -291,10 +316,10 @@ async def _read_events(response: aiohttp.ClientResponse, began: float, on_event:
             name = value.decode(errors="replace")
         elif not field and not value:
             if data:
-                on_event(ServerSent(name, b"\n".join(data), _ms_since(began)))
+                on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
             name, data = "", []
     if data:
-        on_event(ServerSent(name, b"\n".join(data), _ms_since(began)))
+        on_event(ServerSent(name, b"\n".join(data), times.elapsed_ms))
 
 
 async def _lines(response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:

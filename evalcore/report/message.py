@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -95,6 +97,13 @@ def heading(text: str) -> str:
 def link(name: str, address: str) -> str:
     """Return a link as a paragraph of its own."""
     return f"\n[{safe(name)}]({address})"
+
+
+def without_marks(body: str) -> str:
+    """Return a message as plain text: links as `name: address`, headings with a colon."""
+    body = re.sub(r"^\[(.*)\]\((\S+)\)$", r"\1: \2", body, flags=re.MULTILINE)
+    body = re.sub(r"^\*\*(.*)\*\*\n", r"\1:", body, flags=re.MULTILINE)
+    return html.unescape(re.sub(r"\\(\W)", r"\1", body))
 
 
 def plain(text: str) -> str:

@@ -88,6 +88,14 @@ def test_when_a_decision_is_told(
     assert NotifyPolicy(("X",), on).is_due(decision, before) is told
 
 
+def test_a_receiver_of_plain_text_has_texts_of_cases_as_they_are(
+    tmp_path: Path, receiver: Receiver
+) -> None:
+    suite = _suite(tmp_path, "{to: [EVAL_TEAM], on: always}", _HOSTILE, case=_HOSTILE)
+    _run(tmp_path, suite, EVAL_TEAM=receiver.address)
+    assert "- <b>x</b> *bold* [link](http://e.test)" in receiver.messages[0]["message"]
+
+
 def test_texts_of_cases_are_no_markup_in_html(tmp_path: Path, receiver: Receiver) -> None:
     suite = _suite(tmp_path, "{to: [EVAL_TEAM], on: always}", _HOSTILE, case=_HOSTILE)
     _run(tmp_path, suite, EVAL_TEAM=f"{receiver.address}?format=html")

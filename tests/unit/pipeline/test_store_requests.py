@@ -88,12 +88,3 @@ def test_what_is_read_at_the_end_is_requested_at_once(tmp_path: Path) -> None:
     store.meet("GET manifest.json", "LIST results", "LIST annotations")
     with finish_run(run, now=NOW):
         assert store.met
-
-
-def test_the_plan_is_looked_at_while_the_results_are_fetched(tmp_path: Path) -> None:
-    store = MeetingStore(tmp_path / "store")
-    run = planned(store, tmp_path)
-    execute_run(run)
-    store.meet("LIST plan", "GET plan", "GET results")
-    with finish_run(run, now=NOW):
-        assert store.met

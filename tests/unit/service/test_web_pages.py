@@ -162,6 +162,7 @@ def test_a_project_sees_its_own_runs(projects: Projects) -> None:
         suite, run = projects.workflows[number].lower(), projects.runs[number]
         status, text = projects.get("/ui/", token)
         assert (status, f"/ui/suites/{suite}" in text) == (200, True)
+        for path in (f"suites/{suite}", f"runs/{run}"):
             status, text = projects.get(f"/ui/{path}", token)
             assert (status, projects.workflows[number] in text) == (200, True), (path, text)
         assert projects.get(f"/ui/suites/{suite}/trend.svg", token)[0] == 200

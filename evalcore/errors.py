@@ -178,13 +178,6 @@ class ResultsDroppedError(_RunError):
         )
 
 
-class InterruptedRunError(_RunError):
-    """A run that was stopped by its user: committed rows stay, and it can be resumed."""
-
-    def __str__(self) -> str:
-        return f"stopped; go on with: evalcore run --resume {self.run_id}"
-
-
 class WorkersFailedError(EvalError):
     """The workers of a run cannot end it, for the reason given.
 

@@ -254,11 +254,6 @@ class WorkspaceReader:
         self._suite = self._read(raw, loc, problems)
         self._shared = None if self._suite is None else self._finished(self._suite, loc, problems)
 
-    @property
-    def has_shared(self) -> bool:
-        """Whether tests that say nothing of it have a workspace."""
-        return self._shared is not None
-
     def of_test(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
         """Return the workspace of a test whose own `workspace` is `raw` (None: the suite's).
 

@@ -170,11 +170,6 @@ class Redactor:
         current = self._current
         return bool(current.probes or current.own)
 
-    @property
-    def has_patterns(self) -> bool:
-        """Whether there are patterns of the configuration, which may depend on a text's ends."""
-        return bool(self._current.own)
-
     def learn(self, secrets: Iterable[str], patterns: Iterable[str] = ()) -> None:
         """Cover these values and what fits these patterns from now on; `ValueError` as above."""
         current = self._current

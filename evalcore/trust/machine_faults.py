@@ -48,11 +48,6 @@ def noting_faults() -> AbstractContextManager[None]:
     return _NOTING.get()()
 
 
-def item_noting() -> Noting:
-    """Return what notes the faults of the item that is being executed, for another task."""
-    return _NOTING.get()
-
-
 def _is_of_store(error: Exception) -> bool:
     return isinstance(error, StoreError)
 

@@ -12,7 +12,7 @@ import orjson
 from evalcore.analytics.named import query_text, read_rows, run_query
 from evalcore.gates.gate import CaseValue, SequentialRule
 from evalcore.gates.sequential import SeenValue
-from evalcore.model.run import PastRuns
+from evalcore.model.past import PastRuns
 from evalcore.sql.connection import BoundedConnection, literal_path
 
 Row = tuple[Any, ...]

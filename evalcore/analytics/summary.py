@@ -22,7 +22,8 @@ from evalcore.gates.registry import restore_gate
 from evalcore.gates.sequential import RoundItem, SeenValue
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
-from evalcore.model.run import Plan, past_runs_of
+from evalcore.model.past import past_runs_of
+from evalcore.model.run import Plan
 from evalcore.model.sample import NO_SAMPLE
 from evalcore.model.scoring import (
     GroupScore,

@@ -23,7 +23,7 @@ from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.variables import variables_for
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Assertion
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions

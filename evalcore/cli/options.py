@@ -12,8 +12,8 @@ import click
 from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
 from evalcore.gates.registry import option_forms, parse_gate_options
-from evalcore.model.run import Mode
-from evalcore.model.suite import Iterations, parse_iterations
+from evalcore.model.iterations import Iterations, parse_iterations
+from evalcore.model.mode import Mode
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
 

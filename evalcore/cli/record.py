@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from evalcore.cli.run import run
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 
 _RECORD_FLAGS = {"mode": Mode.RECORD.value, "resume": None, "watch": False}
 _HELP = """Run suites with real calls, and record what the providers answer.

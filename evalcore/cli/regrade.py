@@ -24,7 +24,8 @@ from evalcore.cli.options import (
 from evalcore.cli.run_options import RunOptions
 from evalcore.cli.running import run_suites
 from evalcore.errors import EvalError, RunConflictError, UsageError
-from evalcore.model.run import Mode, State
+from evalcore.model.mode import Mode
+from evalcore.model.run import State
 from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun

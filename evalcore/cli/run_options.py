@@ -14,7 +14,7 @@ from evalcore.cli.progress import ProgressDisplay
 from evalcore.cli.showing import one_line
 from evalcore.execution.stopper import Stopper
 from evalcore.isolation.mode import Isolation
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions

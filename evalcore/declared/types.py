@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Discriminator, Field, GetCoreSchemaHandler,
 from pydantic_core import PydanticKnownError, core_schema
 
 from evalcore.model.evidence import LARGEST
-from evalcore.model.suite import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
+from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
 
 
 def _check_iterations(text: str) -> str:

@@ -56,7 +56,7 @@ from evalcore.model.exchange import (
     call_notes,
     request_digest,
 )
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyChanged, Observer
 from evalcore.providers.registry import open_session, send
 

@@ -7,8 +7,8 @@ suspends, so that it is driven without an event loop (`run_inline`).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from evalcore.checks.base import CheckContext, no_labels
 from evalcore.checks.grading import grade, waits
 from evalcore.checks.human import as_if_answered, is_human
+from evalcore.checks.registry import find_check
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.execution.row import (
     FinishedItem,
@@ -29,7 +30,8 @@ from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, SkippedError, no_provider, turn_block
-from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, Mode, State
+from evalcore.model.mode import Mode
+from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
 from evalcore.model.scoring import turn_passes
 from evalcore.model.suite import (
     Case,
@@ -351,6 +353,8 @@ class ItemRunner:
             raise TargetError("timeout", f"no answer within {limit_s:g} s ({how})") from error
 
     async def _evidence_and_grades(self, running: RunningItem) -> FinishedItem:
+        if running.calls is not None:
+            self._grading.warm_up(running.item.case)
         evidence = await self._evidence.obtain(running)
         if (why := self._truncation(evidence)) is not None:  # cut, and so no answer; it is kept
             raise TargetError("truncated", why)
@@ -546,6 +550,7 @@ class ItemGrading:
             labels_of=self._labels_of,
         )
         self._judges: RunJudges | None = None
+        self._warm: set[str] = set()
         self._awaited_scorers = False
         if suite.scorers:
             from evalcore.checks.scorers import is_awaited
@@ -658,6 +663,22 @@ class ItemGrading:
         thread = None if running.calls is None else running.calls.thread
         return replace(self.context, thread=thread, complete=complete, judges=judges)
 
+    def warm_up(self, case: Case) -> None:
+        """Import what the case's checks need, before a provider is asked.
+
+        Each check that looks at the output alone judges a text once; what it says is dropped.
+        """
+        for assertion in _with_members(case.assertions):
+            if assertion.check in self._warm or is_human(assertion):
+                continue
+            self._warm.add(assertion.check)
+            with suppress(Exception):  # it is met again, and told, as the answer is graded
+                if waits((assertion,)):
+                    find_check(assertion.check).from_stored(assertion.params)
+                    self._run_judges()
+                else:
+                    run_inline(grade((assertion,), Evidence("{}"), case, self.context))
+
     def _run_judges(self) -> RunJudges:
         if self._judges is None:
             from evalcore.execution.judges import RunJudges
@@ -665,6 +686,13 @@ class ItemGrading:
             inputs = self._inputs
             self._judges = RunJudges(self._suite, self.context, inputs.mode, inputs.calibrated)
         return self._judges
+
+
+def _with_members(assertions: Iterable[Assertion]) -> Iterator[Assertion]:
+    """Yield the assertions, and after a composite one its members."""
+    for assertion in assertions:
+        yield assertion
+        yield from _with_members(map(Assertion._make, assertion.params.get("members", ())))
 
 
 async def _grade_rest(

@@ -22,7 +22,7 @@ from evalcore.model.exchange import (
     cut_of,
 )
 from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
 from evalcore.planning.expand import WorkItem

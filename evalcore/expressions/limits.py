@@ -119,7 +119,7 @@ def _evaluated_here(code: Code, used: Mapping[str, Any]) -> Any:
         value = evaluate(code, used)
         for changed, _ in kept:
             size_of(changed)
-    except Exception:
+    except Exception:  # what was changed is put back, and the error raised again
         for changed, before in kept:
             _replace(changed, before)
         raise
@@ -299,7 +299,7 @@ async def script_result(
             with stopped():
                 try:
                     return _plain(await tools[name](*values, **named), objects)
-                except Exception as error:
+                except Exception as error:  # of a tool; it is raised where the script is awaited
                     failures.append(error)
                     raise TargetError("tool", str(error)) from error
 

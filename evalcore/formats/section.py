@@ -29,18 +29,17 @@ from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import LARGEST
 from evalcore.model.gate import GateSpec
+from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
 from evalcore.model.suite import (
     ErrorPolicy,
     EvidencePolicy,
-    Iterations,
     Limits,
     Policy,
     ProviderLimits,
     Reducer,
     ScoreRule,
     TruncatedPolicy,
-    parse_iterations,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems

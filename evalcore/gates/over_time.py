@@ -15,7 +15,7 @@ from evalcore.declared.parameter_types import Amount, Count, Level, Share
 from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.run import PastRuns
+from evalcore.model.past import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches

@@ -178,19 +178,6 @@ class Manifest:
         return int(self.execution.get("epoch", 1))
 
 
-HISTORY: Final = "history"
-"""Instead of the id of a run whose evidence is taken over: the suite's last completed runs."""
-
-
-class Mode(StrEnum):
-    """Real calls; real calls that are saved; recordings only; what is recorded, else real calls."""
-
-    LIVE = "live"
-    RECORD = "record"
-    REPLAY = "replay"
-    AUTO = "auto"
-
-
 VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 LITERAL_ADDRESS: Final = (
     "is no name of an environment variable; an address holds a secret, which a file would show to "
@@ -230,58 +217,3 @@ class NotifyPolicy:
         if self.on is NotifyOn.FAILURE:
             return decision is not Decision.PASS
         return decision != (Decision.PASS if before is None else before)
-
-
-@dataclass(frozen=True, slots=True)
-class PastRuns:
-    """The runs by id, oldest first.
-
-    `left_out` counts the suite's other runs that were looked at by why they are not comparable.
-    `reason` says why there is no history at all.
-    """
-
-    run_ids: tuple[str, ...] = ()
-    left_out: Mapping[str, int] = field(default_factory=dict)
-    reason: str | None = None
-
-    def last(self, most: int) -> PastRuns:
-        """Return the newest of them."""
-        return PastRuns(self.run_ids[-most:], self.left_out, self.reason)
-
-    @property
-    def named(self) -> str:
-        """The runs as messages name them: how many, the first and the last."""
-        ids = self.run_ids
-        if not ids:
-            return "no comparable run"
-        if len(ids) == 1:
-            return f"1 run ({ids[0]})"
-        return f"{len(ids)} runs ({ids[0]} – {ids[-1]})"
-
-    @property
-    def absent(self) -> str:
-        """Why there are no more of them, for messages: `; left out: 3 with other cases`."""
-        if self.reason is not None:
-            return f"; {self.reason}"
-        if not self.left_out:
-            return ""
-        return f"; left out: {', '.join(f'{n} {why}' for why, n in self.left_out.items())}"
-
-    def settings(self) -> dict[str, Any]:
-        """Return the value of `settings.history` in a manifest."""
-        return {
-            "runs": list(self.run_ids),
-            "left_out": dict(self.left_out),
-            "reason": self.reason,
-        }
-
-
-def past_runs_of(settings: Mapping[str, Any] | None) -> PastRuns:
-    """Return the runs that a manifest names; none of one without history."""
-    if not settings:
-        return PastRuns(reason="this run was planned without a history")
-    return PastRuns(
-        tuple(settings.get("runs") or ()),
-        settings.get("left_out") or {},
-        settings.get("reason"),
-    )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
-from evalcore.model.run import PastRuns
+from evalcore.model.past import PastRuns
 from evalcore.model.sample import NO_SAMPLE, Sample, UnitSums
 
 

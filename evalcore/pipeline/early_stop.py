@@ -25,8 +25,9 @@ from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of
 from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
 from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.mode import HISTORY
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import HISTORY, Manifest, Plan
+from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Reducer, Suite, SuiteDefinition
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun

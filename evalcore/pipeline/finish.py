@@ -21,8 +21,9 @@ from evalcore.analytics.integrity import (
 )
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError
 from evalcore.model.gate import Decision
+from evalcore.model.mode import Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Mode, Plan, State
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
 from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint

@@ -22,7 +22,8 @@ from evalcore.gates.gate import gates_of
 from evalcore.isolation.mode import Isolation
 from evalcore.model.annotation import AfterDeadline, AwaitedLabels
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.run import Manifest, PastRuns, Plan
+from evalcore.model.past import PastRuns
+from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Format, Policy, ScoreRule, SuiteDefinition
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
 from evalcore.pipeline.plan import ANNOTATION_SINCE

@@ -17,8 +17,9 @@ from evalcore.formats.registry import load_suite
 from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
+from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_on
-from evalcore.model.run import HISTORY, PLANNING, Manifest, Mode, Plan, State
+from evalcore.model.run import PLANNING, Manifest, Plan, State
 from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.acceptance import sign_plan

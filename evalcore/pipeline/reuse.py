@@ -23,7 +23,9 @@ from evalcore.errors import (
 )
 from evalcore.gates.over_time import PastGate
 from evalcore.gates.registry import restore_gate
-from evalcore.model.run import HISTORY, Manifest, Mode, PastRuns, Plan, State, past_runs_of
+from evalcore.model.mode import HISTORY, Mode
+from evalcore.model.past import PastRuns, past_runs_of
+from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run

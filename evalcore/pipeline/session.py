@@ -31,8 +31,8 @@ from evalcore.execution.worker import (
 )
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
+from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import HISTORY, Mode
 from evalcore.model.suite import EvidencePolicy
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease

@@ -27,7 +27,7 @@ from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
-from evalcore.model.run import HISTORY
+from evalcore.model.mode import HISTORY
 from evalcore.model.run import State as RunState
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code

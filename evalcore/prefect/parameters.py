@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
+from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.quarantine import QUARANTINE_FILE
-from evalcore.model.suite import Iterations, parse_iterations
 from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store

@@ -14,7 +14,7 @@ from typing import Final, ParamSpec, TypeVar
 
 from evalcore.errors import StoreError
 from evalcore.model.exchange import ProviderError, Reply, Request
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.recording.content import (
     Origin,
     Question,

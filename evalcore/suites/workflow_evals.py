@@ -11,7 +11,7 @@ from typing import Any
 
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
 from evalcore.model.tolerance import reaches

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import NOTHING
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.settings import read_settings
 from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secrets import (

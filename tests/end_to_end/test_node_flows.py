@@ -126,7 +126,10 @@ def test_an_agent_that_nobody_registers_is_the_target_of_that_name(tmp_path: Pat
 @pytest.mark.parametrize(
     ("flow", "message"),
     [
-        ("flows:unregistered", "node 'main': nothing runs nodes of type 'claude.agent'"),
+        (
+            "flows:unregistered",
+            "nothing runs nodes of this type (registered: nothing)",
+        ),
         ("flows:forgotten", "returned a mapping with the keys 'name', 'nodes', 'edges'"),
     ],
 )

@@ -238,17 +238,6 @@ def test_a_set_of_recordings_replays_from_a_folder(
     assert not Path(offline["CONNECTIONS"]).exists()
 
 
-def test_what_a_replay_used_is_exported_by_its_run(tmp_path: Path, server: ModelServer) -> None:
-    path, folder, store = suite(tmp_path, server), tmp_path / "recordings", tmp_path / "store"
-    record(path, store)
-    narrow = evalcore(
-        "run", "--json", "--mode", "replay", "--case", "case-1", path, store=store, env=WITHOUT_KEY
-    )
-    run_id = narrow.report["run"]["id"]
-    exported = evalcore("recordings", "export", folder, "--run", run_id, store=store)
-    assert "3 recordings exported" in exported.out
-
-
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
 def test_a_replay_works_in_a_process_without_a_network(tmp_path: Path, server: ModelServer) -> None:
     jail = ["unshare", "--map-root-user", "--net"]

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from evalcore.formats.options import LoadOptions
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions, load
 from evalcore.storage.store import ObjectStore

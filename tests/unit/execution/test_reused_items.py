@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.errors import DamagedRunError, StoreError
 from evalcore.execution.reused_items import ReusedItems
-from evalcore.model.run import HISTORY
+from evalcore.model.mode import HISTORY
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, load, plan_run

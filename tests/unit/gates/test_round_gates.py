@@ -20,15 +20,8 @@ from evalcore.gates.sequential import (
     SequentialGate,
 )
 from evalcore.model.gate import GateOutcome
-from evalcore.model.suite import (
-    Format,
-    Iterations,
-    Policy,
-    ScoreRule,
-    Source,
-    SuiteDefinition,
-    parse_iterations,
-)
+from evalcore.model.iterations import Iterations, parse_iterations
+from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.pipeline.early_stop import require_early_gates
 
 PASS, FAIL = GateOutcome.PASS, GateOutcome.FAIL

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.redaction.redactor import Redactor

@@ -11,7 +11,7 @@ import pytest
 
 from evalcore.errors import SettingsError
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request, StreamEvent
-from evalcore.model.run import Mode
+from evalcore.model.mode import Mode
 from evalcore.recording.content import readable
 from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction

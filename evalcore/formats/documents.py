@@ -224,7 +224,7 @@ def _around(mark: Any, text: str) -> tuple[str, str]:
 
 MAX_DEPTH: Final = 100
 # Of a value that takes two characters Python makes an object of about a hundred bytes.
-MAX_VALUES: Final = 5_000_000
+MAX_VALUES: Final = 2_500_000
 MIN_INT, MAX_INT = -(2**63), 2**64 - 1
 
 _INT: Final = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")

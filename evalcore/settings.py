@@ -122,7 +122,7 @@ class Settings:
     `rate_limits`: which installed package keeps rate limits for all workers
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
-    (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans and metrics to OpenTelemetry
+    (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans to OpenTelemetry
     (EVALCORE_OTEL); `otel_content`: with inputs, outputs and messages of errors
     (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses of object stores below which a suite may
     name files of tests, beside those in the configured store (EVALCORE_ALLOW_DATASETS, separated by

@@ -104,21 +104,8 @@ class ShardCommitted(NamedTuple):
     committed: bool
 
 
-class ConcurrencyChanged(NamedTuple):
-    """So many items may wait on calls at once; also sent if it is as before."""
-
-    limit: int
-
-
 Event = (
-    ExecutionBegun
-    | ShardBegun
-    | ShardCommitted
-    | ItemEnded
-    | CallRetried
-    | CallEnded
-    | ConcurrencyChanged
-    | RunEnded
+    ExecutionBegun | ShardBegun | ShardCommitted | ItemEnded | CallRetried | CallEnded | RunEnded
 )
 
 
@@ -137,8 +124,6 @@ class Observer:
                 self._call_ended(event)
             case CallRetried():
                 self._call_retried(event)
-            case ConcurrencyChanged():
-                self._concurrency_changed(event)
             case ShardBegun():
                 self._shard_begun(event)
             case ShardCommitted():
@@ -153,7 +138,6 @@ class Observer:
     def _item_ended(self, event: ItemEnded, /) -> None: ...
     def _call_ended(self, event: CallEnded, /) -> None: ...
     def _call_retried(self, event: CallRetried, /) -> None: ...
-    def _concurrency_changed(self, event: ConcurrencyChanged, /) -> None: ...
     def _shard_begun(self, event: ShardBegun, /) -> None: ...
     def _shard_committed(self, event: ShardCommitted, /) -> None: ...
     def _run_ended(self, event: RunEnded, /) -> None: ...

@@ -247,10 +247,6 @@ class Reader(Protocol):
     Every method raises `AssertionValueError` with a path below the assertion.
     """
 
-    @property
-    def file_rules(self) -> int:
-        """The rules by which the suite's file is read (`model.suite.FILE_RULES`)."""
-
     def parse_json(self, text: str, *loc: str | int) -> Any:
         """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""
 
@@ -271,9 +267,6 @@ class Reader(Protocol):
 
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
-
-    def installed_version(self, packages: Iterable[str]) -> str | None:
-        """Return the version of the first of these npm packages that is installed for the suite."""
 
     def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
         """Take these targets as judges, and the suite's; note names that no target has."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.checks.base import CheckContext, Subject, apply_negation
 from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
-from evalcore.checks.text import hidden_difference
 from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import (
@@ -191,17 +190,6 @@ def _result(
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
-    if outcome is Outcome.FAILED and not assertion.negate and check is not None and actual:
-        candidates = getattr(check, "values", None) or [
-            getattr(check, "value", None),
-            verdict.expected or check.expected_text(),
-        ]
-        texts = [each for each in candidates if isinstance(each, str)]
-        if getattr(check, "fold", False):
-            texts, actual_text = [each.lower() for each in texts], actual.lower()
-        else:
-            actual_text = actual
-        message += hidden_difference(texts, actual_text) if message else ""
     if actual is not None:
         actual = shorten(actual)
     if expected is not None:

@@ -12,7 +12,7 @@ from evalcore.checks.base import Check, Fault, Subject
 from evalcore.jsonvalues import compile_json_path
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.patterns import PatternError, compile_pattern
-from evalcore.wording import Loc, describe_error, did_you_mean, one_line, quote, value_text
+from evalcore.wording import Loc, describe_error, one_line, quote, value_text
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -139,131 +139,75 @@ def check_schema(schema: Any, regex_timeout_s: float) -> None:
 
 
 def schema_faults(schema: Any) -> list[Fault]:
-    """Return what makes the schema none, with its places, and as warnings what is never checked.
+    """Return what makes the schema none, with its places; as a warning that it says nothing.
 
-    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it. What has
-    no effect is a schema without keywords, an unknown keyword and `format`.
+    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it.
     """
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012, specification_with
+
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError):  # of a suite in Python, which says what JSON cannot hold
         return []
     try:
-        validator = _validator(text, SCHEMA_PATTERN_S)
-        schema = json.loads(text)
-        faults = list(_SchemaWalk(type(validator)).faults(schema))
+        draft: Any = type(_validator(text, SCHEMA_PATTERN_S))
+        specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
+        root = specification.create_resource(json.loads(text))
+        resolver = Registry().resolver_with_root(root)
+        contents = root.contents if isinstance(schema, dict) else {}
+        faults = list(_faults_in(contents, (), specification, resolver))
     except SchemaProblem as problem:
         return [Fault(problem.path, str(problem))]
     except (RecursionError, ValueError) as error:  # an `$id` that is no address
         return [Fault((), f"the schema cannot be applied: {describe_error(error)}")]
-    if isinstance(schema, dict) and validator.VALIDATORS.keys().isdisjoint(schema):
-        # Its keys are those of an example: one fault says it of all of them.
+    if isinstance(schema, dict) and draft.VALIDATORS.keys().isdisjoint(schema):
+        # Its keys are those of an example.
         name = next(iter(schema), "name")
         hint = f"write {{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
         message = f"the schema has no keyword, so that any JSON passes; {hint}"
-        return [Fault((), message, is_warning=True), *(f for f in faults if not f.is_warning)]
+        return [Fault((), message, is_warning=True), *faults]
     return faults
 
 
-# Of the keywords that no validator knows: those that say something about the others.
-_ANNOTATIONS: Final = frozenset({
-    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$recursiveAnchor", "$schema",
-    "$vocabulary", "components", "contentEncoding", "contentMediaType", "contentSchema", "default",
-    "definitions", "deprecated", "description", "discriminator", "else", "example", "examples",
-    "id", "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
-})  # fmt: skip
-_MAPS: Final = (
-    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
-)  # fmt: skip
-_LISTS: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_SINGLE: Final = (
-    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items",
-    "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
-)  # fmt: skip
+_DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
 
 
-class _SchemaWalk:
-    """Looks at every schema in a valid one of a draft, also at those that only a `$ref` reaches."""
-
-    def __init__(self, draft: Any) -> None:
-        from referencing.jsonschema import DRAFT202012, specification_with
-
-        self._keywords = frozenset(draft.VALIDATORS)
-        self._specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
-        self._visited: set[int] = set()
-
-    def faults(self, schema: Any) -> Iterator[Fault]:
-        from referencing import Registry
-
-        root = self._specification.create_resource(schema)
-        yield from self._of(schema, (), Registry().resolver_with_root(root))
-
-    def _of(self, schema: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
-        if not isinstance(schema, dict) or id(schema) in self._visited:
-            return
-        self._visited.add(id(schema))
-        if path:
-            resolver = resolver.in_subresource(self._specification.create_resource(schema))
-        for key in schema:
-            if key not in self._keywords and key not in _ANNOTATIONS and key[:2] != "x-":
-                hint = did_you_mean(key, sorted(self._keywords))
-                message = f"{quote(key)} is no keyword of JSON Schema and has no effect.{hint}"
-                yield Fault((*path, key), message, is_warning=True)
-        if "format" in schema:
-            message = f"'format: {schema['format']}' is not checked"
-            yield Fault((*path, "format"), message, is_warning=True)
-        yield from _pattern_faults(schema, path)
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
-            yield from self._of_reference(schema.get(key), (*path, key), resolver)
-        for inner_path, inner in _subschemas(schema):
-            yield from self._of(inner, (*path, *inner_path), resolver)
-
-    def _of_reference(self, ref: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
-        from referencing.exceptions import Unresolvable
-
-        if not isinstance(ref, str):
-            return
-        try:
-            target = resolver.lookup(ref)
-        except (Unresolvable, ValueError):
-            yield Fault(path, _not_in_it(ref))
-        else:
-            yield from self._of(target.contents, path, target.resolver)
+def _faults_in(value: Any, path: Loc, specification: Any, resolver: Any) -> Iterator[Fault]:
+    """Yield the patterns that are none and the references that lead nowhere."""
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    if isinstance(value, dict) and isinstance(value.get("$id"), str) and path:
+        resolver = resolver.in_subresource(specification.create_resource(value))
+    for key, member in members:
+        place = (*path, key)
+        if isinstance(member, str):
+            if (problem := _text_problem(key, member, resolver)) is not None:
+                yield Fault(place, problem)
+        elif isinstance(member, dict | list) and key not in _DATA:
+            for expression in member if key == "patternProperties" else ():
+                if (problem := _text_problem("pattern", expression, resolver)) is not None:
+                    yield Fault((*place, expression), problem)
+            yield from _faults_in(member, place, specification, resolver)
 
 
-def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
-    written: list[tuple[Loc, str]] = [
-        (("patternProperties", key), key) for key in schema.get("patternProperties", ())
-    ]
-    if "pattern" in schema:
-        written.append((("pattern",), schema["pattern"]))
-    for key_path, expression in written:
-        try:
-            compile_pattern(expression)
-        except PatternError as error:
-            yield Fault((*path, *key_path), f"a pattern of the schema: {error}")
+def _text_problem(key: str | int, text: str, resolver: Any) -> str | None:
+    """Return what is wrong with a text of a schema: a pattern or a reference."""
+    from referencing.exceptions import Unresolvable
 
-
-def _subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
-    for key in _MAPS:
-        if isinstance(schema.get(key), dict):
-            yield from (((key, name), each) for name, each in schema[key].items())
-    for key in _LISTS:
-        if isinstance(schema.get(key), list):
-            yield from (((key, index), each) for index, each in enumerate(schema[key]))
-    yield from (((key,), schema[key]) for key in _SINGLE if key in schema)
+    try:
+        if key == "pattern":
+            compile_pattern(text)
+        elif key in {"$ref", "$dynamicRef", "$recursiveRef"}:
+            resolver.lookup(text)
+    except PatternError as error:
+        return f"a pattern of the schema: {error}"
+    except (Unresolvable, ValueError):
+        return _not_in_it(text)
+    return None
 
 
 def _not_in_it(ref: str) -> str:
     return f"the schema refers to {quote(ref)}, which is not in it; schemas are not fetched"
-
-
-def has_keywords(schema: Mapping[str, Any]) -> bool:
-    """Whether at least one key of the schema is a keyword of JSON Schema (draft 2020-12)."""
-    from jsonschema import Draft202012Validator
-
-    annotations = {"$schema", "$id", "$defs", "definitions", "title", "description", "default"}
-    return not annotations.union(Draft202012Validator.VALIDATORS).isdisjoint(schema)
 
 
 @lru_cache(maxsize=256)

@@ -237,7 +237,7 @@ class PromptProgram(Declared):
         variable there is none.
         """
         program = Program(self.command, self.cwd, None, self.timeout_ms)
-        payload = payload_of(self.config, subject, "text")
+        payload = payload_of(self.config, subject)
         printed = await run_program(program, payload, subject)
         if isinstance(printed, Verdict):
             return printed

@@ -7,9 +7,9 @@ import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
@@ -28,7 +28,7 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded, parse
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.prompts import conversation_text, expected_text
-from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.assertion import Verdict, broken
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, message_array
 from evalcore.settings import read_settings
@@ -61,15 +61,13 @@ class GraderAccess(NamedTuple):
 class GraderCalls:
     """The calls that one run of a program makes.
 
-    `skipped` says that a limit of the run ended them, `unknown` are targets that it asked for and
-    may not ask.
+    `skipped` says that a limit of the run ended them.
     """
 
     def __init__(self, access: GraderAccess, judges: Judges) -> None:
         self._access, self._judges = access, judges
         self.count = 0
         self.skipped: SkippedError | None = None
-        self.unknown: dict[str, None] = {}
 
     @asynccontextmanager
     async def variables(self) -> AsyncIterator[dict[str, str]]:
@@ -136,7 +134,6 @@ class GraderCalls:
         name = request.get("target")
         if name in (None, _DEFAULT) or name in self._access.targets:
             return None
-        self.unknown[str(name)] = None
         available = ", ".join([_DEFAULT, *self._access.targets])
         return f"Unknown target '{name}'. Available: {available}"
 
@@ -248,38 +245,27 @@ def _diff_of(change: Mapping[str, Any]) -> str:
     return f"diff --git a/{path} b/{path}\n{_MODES.get(kind, '')}{text}{end}"
 
 
-OutputAs = Literal["text", "messages"]
 _ARGUMENTS: Final = ("input", "arguments", "args")
 _FAILED: Final = frozenset({"error", "timeout", "cancelled"})
 
 
-def payload_of(
-    config: Mapping[str, Any] | None, subject: Subject, output_as: OutputAs = "text"
-) -> dict[str, Any]:
-    """Return what the program reads (docs/reference/graders.md, `code-grader`).
-
-    `output_as` messages is the shape of AgentV before v4.38: `output` has the messages of the
-    answer.
-    """
+def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:
+    """Return what the program reads (docs/reference/graders.md, `code-grader`)."""
     case, metrics, folder = subject.case, subject.metrics, subject.context.folder
     input_messages = with_files(_messages(case.input, "user"), folder)
     answered = _answered(subject)
     trace = _trace(subject, [*input_messages, *answered], answered)
     expected = _messages(case.expected_output, "assistant")
-    text = {
-        "input_text": conversation_text(with_file_texts(case.input, folder)),
-        "output_text": subject.output,
-        "expected_output_text": expected_text(case.expected_output),
-    }
     return {
         "criteria": case.criteria or "",
         "input": input_messages,
-        "output": answered if output_as == "messages" else subject.output,
+        "output": subject.output,
         "expected_output": with_files(expected, folder),
         "messages": trace["messages"],
         "output_messages": answered,
-        **text,
-        **(_before_4_9(text) if output_as == "messages" else {}),
+        "input_text": conversation_text(with_file_texts(case.input, folder)),
+        "output_text": subject.output,
+        "expected_output_text": expected_text(case.expected_output),
         "input_files": _paths(case.input, folder),
         "metadata": dict(case.metadata),
         "trace": trace,
@@ -394,17 +380,6 @@ def _events(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             ordinal += 1
 
 
-def _before_4_9(text: Mapping[str, str]) -> dict[str, Any]:
-    """Return the names that older SDKs require."""
-    return {
-        "question": text["input_text"],
-        "answer": text["output_text"],
-        "candidate_answer": text["output_text"],
-        "reference_answer": text["expected_output_text"],
-        "guideline_files": [],
-    }
-
-
 def _workspace_of(subject: Subject) -> str | None:
     """Return the folder that the target worked in, or the one that an earlier run left."""
     if subject.context.workspace is not None:
@@ -444,7 +419,7 @@ class CodeGrader(Check):
     show the reason that it gave, or the end of what it wrote.
     """
 
-    omitted: ClassVar[frozenset[str]] = frozenset({"output_as", "max_calls", "targets"})
+    omitted: ClassVar[frozenset[str]] = frozenset({"max_calls", "targets"})
     others_in: ClassVar[str | None] = "config"
 
     command: TextOrTexts
@@ -454,14 +429,13 @@ class CodeGrader(Check):
     env: OrAbsent[dict[str, str]] = None
     memory_mb: OrAbsent[Count] = None
     threshold: OrAbsent[Share] = None
-    output_as: OutputAs = "text"
     max_calls: OrAbsent[Annotated[int, Field(ge=0)]] = None
     targets: OrAbsent[list[Text]] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
         program = Program(self.command, self.cwd, self.env, self.timeout_ms, self.memory_mb)
-        payload = payload_of(self.config, subject, self.output_as)
+        payload = payload_of(self.config, subject)
         if self.max_calls is None:
             return self._graded(await run_grader(program, payload, subject))
         judges = MeteredJudges(subject.context.judges)
@@ -471,7 +445,7 @@ class CodeGrader(Check):
             answer = await run_grader(program, payload, subject, variables)
         if calls.skipped is not None:
             raise calls.skipped
-        return judges.on(_with_unknown(self._graded(answer), list(calls.unknown)))
+        return judges.on(self._graded(answer))
 
     def _graded(self, answer: Graded | Verdict) -> Verdict:
         if isinstance(answer, Verdict):
@@ -507,26 +481,11 @@ class CodeGrader(Check):
         if "threshold" in written:  # AgentV's graders read it there
             fields["config"] = {"threshold": written["threshold"], **(fields.get("config") or {})}
         fields |= _access(written.get("target"), reader)
-        if fields.get("output_as", _output_as(reader)) == "messages":
-            fields["output_as"] = "messages"
         return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
-def _with_unknown(verdict: Verdict, targets: list[str]) -> Verdict:
-    """Return the verdict; one that is none or has failed says which targets it could not ask."""
-    if not targets:
-        return verdict
-    details = {**(verdict.details or {}), "unknown_targets": targets}
-    if verdict.outcome is Outcome.PASSED:
-        return verdict._replace(details=details)
-    names = ", ".join(f"'{name}'" for name in targets)
-    note = f"the grader may not ask {names}; name it in `target.targets`"
-    message = one_line(f"{note}; {verdict.message}" if verdict.message else note)
-    return verdict._replace(message=message, details=details)
-
-
 # The fields that stand in files under their own names.
-_FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb", "output_as")
+_FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb")
 
 
 def _access(target: Any, reader: Reader) -> dict[str, Any]:
@@ -540,19 +499,6 @@ def _access(target: Any, reader: Reader) -> dict[str, Any]:
     names = [name for name in models if name != "default"]
     named = {"targets": names} if names else {}
     return {"max_calls": written.get("max_calls", MAX_CALLS), **named}
-
-
-def _output_as(reader: Reader) -> OutputAs:
-    """Return how the SDK that is installed for the suite reads `output`."""
-    version = reader.installed_version(_SDKS)
-    numbers = [] if version is None else re.findall(r"\d+", version)[:2]
-    before = len(numbers) == 2 and (int(numbers[0]), int(numbers[1])) < _OUTPUT_IS_TEXT
-    return "messages" if before else "text"
-
-
-# Since v4.38 of AgentV `output` is the answer's text; before, it was the answer's messages.
-_OUTPUT_IS_TEXT: Final = (4, 38)
-_SDKS: Final = ("@agentv/eval", "@agentv/sdk", "agentv")
 
 
 class ModelAccess(TypedDict, total=False):
@@ -632,8 +578,7 @@ async def run_program(
         memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
     )
     printed = environment.clean(ended.stdout.decode(errors="replace"))
-    tail = _reason(printed) if ended.exit_code else ""
-    tail = tail or last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:
         tail = last_words(printed)
     if ended.timed_out:
@@ -663,36 +608,10 @@ def read_answer(text: str) -> Graded:
     reasoning = value.get("reasoning")
     return Graded(
         float(score),
-        tuple(_older_aspects(value) if raw is None else raw),
+        tuple(raw or ()),
         value.get("details"),
         reasoning if isinstance(reasoning, str) else "",
     )
-
-
-def _reason(printed: str) -> str:
-    """Return why a program that failed says that it did, in the JSON of its standard output."""
-    value: Any = None
-    with suppress(ValueError):
-        value = parse(printed)
-    if not isinstance(value, dict):
-        return ""
-    aspects = value.get("assertions")
-    for aspect in [*(aspects if isinstance(aspects, list) else ()), *_older_aspects(value)]:
-        if _is_aspect(aspect) and not aspect["passed"]:
-            return str(aspect["text"])
-    reasoning = value.get("reasoning", value.get("error"))
-    return reasoning if isinstance(reasoning, str) else ""
-
-
-def _older_aspects(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what `hits` and `misses` say, which AgentV had before `assertions`."""
-    aspects = []
-    for key, passed in (("hits", True), ("misses", False)):
-        texts = answer.get(key)
-        for text in texts if isinstance(texts, list) else ():
-            if isinstance(text, str):
-                aspects.append({"text": text, "passed": passed})
-    return aspects
 
 
 def _is_aspect(value: Any) -> bool:

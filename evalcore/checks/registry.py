@@ -72,7 +72,7 @@ _PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
 _VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
 _THRESHOLD: Final = {"threshold": "threshold"}
 _GRADER_FIELDS: Final = (
-    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold", "output_as",
+    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold",
 )  # fmt: skip
 _JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
 

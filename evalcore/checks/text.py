@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from typing import Any, ClassVar, Literal, Protocol, Required
 
@@ -19,78 +18,6 @@ ECMASCRIPT_TRIMMED = (
     "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-
-
-_LONGEST_COMPARED = 20_000
-_NAMED = 3
-
-
-def hidden_difference(expected: Sequence[str], actual: str) -> str:
-    """Return what tells an expected text from one in `actual` that looks the same, "" if nothing.
-
-    Spaces that are no blank, characters without a width, accents of their own (NFD), and white
-    space at the ends or of another kind.
-    """
-    if len(actual) > _LONGEST_COMPARED:
-        return ""
-    for value in expected:
-        if not value.strip() or value == actual:
-            continue
-        if not (value.isascii() and actual.isascii()):
-            parts = [part for part in _alike(value, actual) if part != value]
-            if parts:
-                return _told_apart(value, parts[0])
-        value_words, words = " ".join(value.split()), " ".join(actual.split())
-        if value_words == words or (value_words in words and value not in actual):
-            return "; it differs only in white space"
-    return ""
-
-
-def _alike(value: str, actual: str) -> Iterator[str]:
-    """Yield the first part of `actual` that looks like `value`: the whole, if that does."""
-    looks, _ = _appearance(value)
-    text, origins = _appearance(actual)
-    start = text.find(looks)
-    end = start + len(looks)
-    if start < 0 or (value in actual and len(looks) < len(text)):
-        return
-    if end < len(text) and unicodedata.combining(text[end]):  # an accent that the value lacks
-        return
-    if len(looks) == len(text):
-        yield actual
-    else:
-        yield actual[origins[start] : origins[end]]
-
-
-def _appearance(text: str) -> tuple[str, list[int]]:
-    """Return a text as it is seen, and for each character of that its position in the text.
-
-    The last position is the end of the text.
-    """
-    characters: list[str] = []
-    origins: list[int] = []
-    for position, character in enumerate(text):
-        kind = unicodedata.category(character)
-        character_looks = {"Zs": " ", "Cf": ""}.get(kind, unicodedata.normalize("NFD", character))
-        characters.append(character_looks)
-        origins.extend([position] * len(character_looks))
-    return "".join(characters), [*origins, len(text)]
-
-
-def _told_apart(value: str, part: str) -> str:
-    """Return the characters that one of two texts has that look the same."""
-    sides = []
-    for whose, own, other in (("the output", part, value), ("the expected text", value, part)):
-        odd = [each for each in dict.fromkeys(own) if each not in other and _is_odd(each)]
-        names = [f"U+{ord(each):04X} {unicodedata.name(each, '')}".strip() for each in odd]
-        if names:
-            sides.append(f"{whose} has {', '.join(names[:_NAMED])}")
-    return f"; looks alike, but {' and '.join(sides) or 'accents are encoded differently'}"
-
-
-def _is_odd(character: str) -> bool:
-    kind = unicodedata.category(character)
-    return (kind in ("Zs", "Cf") and character != " ") or kind == "Mn"
 
 
 class Contains(Check):

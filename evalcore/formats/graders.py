@@ -1,4 +1,4 @@
-"""Which version of an npm package a suite has beside it."""
+"""What graders need of a suite: prompts from files, judges, models, embeddings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -21,39 +21,12 @@ from evalcore.formats.warnings import ReferenceFields
 from evalcore.judging.prompts import VARIABLES, variables_of
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import EMBEDDING_TARGETS
-from evalcore.model.suite import FILE_RULES
 from evalcore.model.target import Target
 from evalcore.problems import Problems
-from evalcore.settings import ancestors_within, repository_root
+from evalcore.settings import repository_root
 from evalcore.shapes import adapter, explain
 from evalcore.trust.files import resolve_inside
 from evalcore.wording import Loc, suggest
-
-
-def installed_version(folder: Path, packages: tuple[str, ...]) -> str | None:
-    """Return the version of the nearest of the packages from `folder` up to its repository's root.
-
-    It is installed in a `node_modules` there, or is a package of the repository itself
-    (`packages/NAME`). None if there is none.
-    """
-    for ancestor in ancestors_within(folder, repository_root(folder)):
-        for package in packages:
-            own = ancestor / "packages" / package.rpartition("/")[2]
-            for home in (ancestor / "node_modules" / package, own):
-                version = _version(home / "package.json", package)
-                if version is not None:
-                    return version
-    return None
-
-
-def _version(manifest: Path, package: str) -> str | None:
-    with suppress(OSError, ValueError, RecursionError):
-        value = json.loads(manifest.read_bytes())
-        is_package = isinstance(value, dict) and value.get("name", package) == package
-        version = value.get("version") if is_package else None
-        return version if isinstance(version, str) else None
-    return None
-
 
 DEFAULT_JUDGES: Final = ("judge", "grader")
 _LARGEST_PROMPT: Final = 1 << 20
@@ -67,23 +40,17 @@ class Graders:
 
     Without `targets` (a single assertion on its own) nothing is known of judges. `default` is the
     suite's own judge, or a target called 'judge' or 'grader' once an assertion needs one.
-    `file_rules` are the rules by which the suite's file is read (`model.suite.FILE_RULES`).
     """
 
     def __init__(
-        self,
-        folder: Path,
-        targets: Targets | Callable[[], Targets] | None = None,
-        file_rules: int = FILE_RULES,
+        self, folder: Path, targets: Targets | Callable[[], Targets] | None = None
     ) -> None:
         """Take the targets, or what opens them once they are needed."""
-        self.file_rules = file_rules
         self.folder = folder.resolve()
         self.default: str | None = None
         self.reference_fields = ReferenceFields()
         self._targets = targets
         self._inline: dict[str, Mapping[str, Any]] = {}
-        self._versions: dict[tuple[str, ...], str | None] = {}
         self._beside: Path | None = None
 
     @contextmanager
@@ -212,12 +179,6 @@ class Graders:
         self.use(name, (*loc, "judge" if "judge" in raw else "target"), problems)
         return {"name": name, **common}
 
-    def installed_version(self, packages: tuple[str, ...]) -> str | None:
-        """Return the version of the nearest of these npm packages; it is looked for once."""
-        if packages not in self._versions:
-            self._versions[packages] = installed_version(self.folder, packages)
-        return self._versions[packages]
-
     def use(self, name: str | None, loc: Loc, problems: Problems) -> None:
         """Take a target as a judge (None: the suite's); note a name that no target has."""
         if name is None:
@@ -274,11 +235,6 @@ class GraderReader(NamedTuple):
     problems: Problems
     read_members: ReadMembers
 
-    @property
-    def file_rules(self) -> int:
-        """The rules by which the suite's file is read."""
-        return self.graders.file_rules
-
     def parse_json(self, text: str, *loc: str | int) -> Any:
         """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""
         try:
@@ -312,10 +268,6 @@ class GraderReader(NamedTuple):
     def prompt(self, written: str | None) -> str | None:
         """Return the text of a prompt, from its file if it names one."""
         return self.graders.prompt(written)
-
-    def installed_version(self, packages: Iterable[str]) -> str | None:
-        """Return the version of the first of these npm packages that is installed for the suite."""
-        return self.graders.installed_version(tuple(packages))
 
     def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
         """Take these targets as judges, and the suite's; note names that no target has."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 from evalcore.checks.base import Check, Fault, Subject
-from evalcore.jsonvalues import compile_json_path
+from evalcore.jsonvalues import compile_json_path, same_json
 from evalcore.model.assertion import PASSED, Verdict, broken, failed
 from evalcore.patterns import PatternError, compile_pattern
 from evalcore.wording import Loc, describe_error, one_line, quote, value_text
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 
 _CONTAINER_START = re.compile(r"[\[{]")
-_DIGITS_AT_ONCE = 4000  # Python refuses more than 4300
 
 
 class NotJsonError(ValueError):
@@ -30,15 +30,15 @@ class NotJsonError(ValueError):
 def parse(text: str) -> Any:
     """Return the value of a JSON text; raise `NotJsonError` if it is none.
 
-    Integers of any length are exact; a number beyond the largest float is infinity. Raises
-    `RecursionError` where the text is nested more deeply than Python's parser can go.
+    A number beyond the largest float is infinity. Raises `RecursionError` where the text is nested
+    more deeply than Python's parser can go.
     """
     try:
-        return _decode(_DECODER, text)
+        return _DECODER.decode(text)
     except NotJsonError:
         raise
-    except ValueError:  # an integer of more digits than `int` takes
-        return _decode(_PATIENT_DECODER, text)
+    except ValueError as error:  # also an integer of more digits than Python reads
+        raise NotJsonError(f"is not JSON: {error}") from None
 
 
 def is_json(text: str) -> bool:
@@ -62,39 +62,16 @@ def first_container(text: str) -> Any:
     Raises `RecursionError` as `parse` does.
     """
     for start in _CONTAINER_START.finditer(text):
-        for decoder in (_DECODER, _PATIENT_DECODER):
-            try:
-                return decoder.raw_decode(text, start.start())[0]
-            except (NotJsonError, json.JSONDecodeError):
-                break
-            except ValueError:
-                continue
+        with suppress(ValueError):
+            return _DECODER.raw_decode(text, start.start())[0]
     raise NotJsonError("contains no JSON object or array")
-
-
-def _decode(decoder: json.JSONDecoder, text: str) -> Any:
-    try:
-        return decoder.decode(text)
-    except json.JSONDecodeError as error:
-        raise NotJsonError(f"is not JSON: {error}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise NotJsonError(f"is not JSON: {name} is not allowed")
 
 
-def _integer(digits: str) -> int:
-    if len(digits) <= _DIGITS_AT_ONCE:
-        return int(digits)
-    if digits.startswith("-"):
-        return -_integer(digits[1:])
-    half = len(digits) // 2
-    scale: int = 10**half
-    return _integer(digits[:-half]) * scale + _integer(digits[-half:])
-
-
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_PATIENT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
 
 
 # Bounds one match of a pattern where no run says how long it may take.
@@ -294,51 +271,6 @@ class EqualsJson(Check):
         except RecursionError:
             return broken(_TOO_DEEP)
         return PASSED if equal else failed("is another JSON value")
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT: Final = _Absent()
-_PART: Final = re.compile(r"[^.\[\]]+")
-
-
-def same_json(left: Any, right: Any) -> bool:
-    """Return whether two JSON values mean the same; objects have no order."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, Mapping):
-        return (
-            isinstance(right, Mapping)
-            and left.keys() == right.keys()
-            and all(same_json(value, right[key]) for key, value in left.items())
-        )
-    if isinstance(left, list | tuple):
-        return (
-            isinstance(right, list | tuple)
-            and len(left) == len(right)
-            and all(map(same_json, left, right))
-        )
-    return bool(left == right)
-
-
-def value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path (`lines[0].price`, `lines.0.price`), `ABSENT` for nothing.
-
-    A key that is written like the whole path comes first.
-    """
-    if isinstance(value, Mapping) and path in value:
-        return value[path]
-    for part in _PART.findall(path):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return ABSENT
-    return value
 
 
 def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:

@@ -8,16 +8,16 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 from pydantic import Field
 
 from evalcore.checks.base import Check, Fault, Subject
-from evalcore.checks.json import NotJsonError, TransformError, apply_transform, parse, same_json
+from evalcore.checks.json import NotJsonError, TransformError, apply_transform, parse
 from evalcore.checks.registry import load_check
 from evalcore.checks.text import match_text, pattern_faults
 from evalcore.declared.types import Text
+from evalcore.jsonvalues import PathSyntaxError, same_json
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 from evalcore.model.evidence import (
     PRIMARY_PATH,
     Evidence,
     MissingPath,
-    PathSyntaxError,
     error_texts,
     find_value,
 )

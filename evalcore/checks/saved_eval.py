@@ -6,35 +6,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, field_validator
+from pydantic import BaseModel, Field, TypeAdapter, field_validator
 
 from evalcore.checks.base import Check, Subject
 from evalcore.checks.conditions import (
-    PASSED,
+    STRICT_MODEL,
     AnyCondition,
     BlockedCode,
     Condition,
-    ConditionServices,
-    ConditionVerdict,
-    PayloadPathError,
-    Resolved,
-    Unresolved,
     blocked,
-    failed,
-    parse_payload_path,
-    resolve,
 )
-from evalcore.model.assertion import Outcome, Verdict
+from evalcore.jsonvalues import PathSyntaxError, Resolved, Unresolved, parse_path, resolve
+from evalcore.judging.asking import Judges
+from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
 from evalcore.model.evidence import Evidence
 from evalcore.wording import json_text, shorten
-
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 class AssertionTarget(BaseModel):
     """Which output handle an assertion looks at, and the path inside its payload."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     output_handle_id: Annotated[str, Field(min_length=1)]
     path: str | None = None
@@ -46,8 +38,8 @@ class AssertionTarget(BaseModel):
             return None
         if path is not None:
             try:
-                parse_payload_path(path)
-            except PayloadPathError as error:
+                parse_path(path)
+            except PathSyntaxError as error:
                 raise ValueError(str(error)) from error
         return path
 
@@ -55,7 +47,7 @@ class AssertionTarget(BaseModel):
 class EvalAssertion(BaseModel):
     """What a saved eval asserts; `label` is a name for people."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     id: str | None = None
     target: AssertionTarget
@@ -66,7 +58,7 @@ class EvalAssertion(BaseModel):
 class JsonHandle(BaseModel):
     """A handle's value: any JSON."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     type: Literal["json"]
     data: Any
@@ -75,7 +67,7 @@ class JsonHandle(BaseModel):
 class FileReference(BaseModel):
     """A file that the service holds."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     id: Annotated[str, Field(min_length=1)]
     filename: str
@@ -85,7 +77,7 @@ class FileReference(BaseModel):
 class FileHandle(BaseModel):
     """A handle's value: a file."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     type: Literal["file"]
     document: FileReference
@@ -98,7 +90,7 @@ Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
 class AssertionReading:
     """What an assertion came to: its verdict, and the value that it addressed, None without one."""
 
-    verdict: ConditionVerdict
+    verdict: Verdict
     actual_value: Any = None
 
 
@@ -110,7 +102,7 @@ def payload_of(handle: JsonHandle | FileHandle) -> Any:
 async def evaluate_assertion(
     assertion: EvalAssertion,
     outputs: Mapping[str, JsonHandle | FileHandle],
-    services: ConditionServices,
+    judges: Judges,
     *,
     block_error: str | None = None,
 ) -> AssertionReading:
@@ -124,24 +116,27 @@ async def evaluate_assertion(
         message = f"the block failed: {block_error}"
         return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
     resolved = addressed_value(target, outputs)
-    if isinstance(resolved, ConditionVerdict):
+    if isinstance(resolved, Verdict):
         return AssertionReading(_absent(condition, resolved))
-    verdict = await condition.evaluate(resolved.value, services)
+    verdict = await condition.evaluate(resolved.value, judges)
     return AssertionReading(verdict, resolved.value)
 
 
 def addressed_value(
     target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
-) -> Resolved | ConditionVerdict:
+) -> Resolved | Verdict:
     """Return what stands at the target, or the verdict (blocked) on its absence."""
     handle = outputs.get(target.output_handle_id)
     if handle is None:
-        return _missing_handle(target, outputs)
-    resolved = resolve(payload_of(handle), target.path)
+        handles = ", ".join(outputs) or "none"
+        message = f"the block has no output handle '{target.output_handle_id}'; it has {handles}"
+        return blocked(BlockedCode.HANDLE_MISSING, message)
+    path = () if target.path is None else parse_path(target.path)
+    resolved = resolve(payload_of(handle), path)
     return _unresolved(target, resolved) if isinstance(resolved, Unresolved) else resolved
 
 
-def _absent(condition: Condition, otherwise: ConditionVerdict) -> ConditionVerdict:
+def _absent(condition: Condition, otherwise: Verdict) -> Verdict:
     """Return the verdict of a condition where there is no value."""
     match condition.kind:
         case "exists":
@@ -152,26 +147,17 @@ def _absent(condition: Condition, otherwise: ConditionVerdict) -> ConditionVerdi
             return otherwise
 
 
-def _missing_handle(
-    target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
-) -> ConditionVerdict:
-    handles = ", ".join(outputs) or "none"
-    message = f"the block has no output handle '{target.output_handle_id}'; it has {handles}"
-    return blocked(BlockedCode.HANDLE_MISSING, message)
-
-
-def _unresolved(target: AssertionTarget, unresolved: Unresolved) -> ConditionVerdict:
+def _unresolved(target: AssertionTarget, unresolved: Unresolved) -> Verdict:
     if unresolved.through_scalar:
         code, reason = BlockedCode.TYPE_ERROR, "goes on below a value that has no such parts"
     else:
         code, reason = BlockedCode.PATH_UNRESOLVED, "leads nowhere"
     after = f"'{unresolved.partial_path}'" if unresolved.partial_path else "the payload"
-    return ConditionVerdict(
-        Outcome.BLOCKED,
-        f"path '{target.path}' {reason}: the last value is at {after}",
+    return blocked(
         code,
-        unresolved.partial_path,
-        unresolved.partial_value,
+        f"path '{target.path}' {reason}: the last value is at {after}",
+        partial_path=unresolved.partial_path,
+        partial_value=unresolved.partial_value,
     )
 
 
@@ -194,20 +180,23 @@ class EvalCondition(Check):
 
     async def check(self, subject: Subject) -> Verdict:
         """Return the verdict, with the whole assertion result in its details."""
-        outputs = block_handles(subject.evidence)
-        context = subject.context
-        services = ConditionServices(context.judges, context.regex_timeout_s)
         assertion = EvalAssertion.model_construct(
             id=self.id, target=self.target, condition=self.condition, label=self.label
         )
         reading = await evaluate_assertion(
-            assertion, outputs, services, block_error=subject.evidence.details.get(BLOCK_ERROR)
+            assertion,
+            block_handles(subject.evidence),
+            subject.context.judges,
+            block_error=subject.evidence.details.get(BLOCK_ERROR),
         )
-        return _verdict(assertion, reading)
-
-    def expected(self) -> str | None:
-        """Return the expected value as JSON."""
-        return shorten(json_text(self.condition.expected_value))
+        verdict = reading.verdict
+        return Verdict(
+            verdict.outcome,
+            verdict.score,
+            verdict.message,
+            actual=shorten(json_text(reading.actual_value)),
+            details={"assertion_result": assertion_result(assertion, reading)},
+        )
 
 
 def block_handles(evidence: Evidence) -> dict[str, Any]:
@@ -217,16 +206,13 @@ def block_handles(evidence: Evidence) -> dict[str, Any]:
 
 def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dict[str, Any]:
     """Return what an assertion came to, as the service shows it."""
-    verdict = reading.verdict
-    failure = None
+    verdict, failure = reading.verdict, None
+    details = verdict.details or {}
     if verdict.outcome is not Outcome.PASSED:
         failure = {
-            "code": "condition_not_met" if verdict.code is None else str(verdict.code),
+            "code": details.get("code", "condition_not_met"),
             "message": verdict.message,
-            "details": {
-                "partial_path": verdict.partial_path,
-                "partial_value": verdict.partial_value,
-            },
+            "details": {key: details.get(key) for key in ("partial_path", "partial_value")},
         }
     return {
         "assertion_id": assertion.id or "",
@@ -236,14 +222,3 @@ def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dic
         "expected_value": assertion.condition.expected_value,
         "failure": failure,
     }
-
-
-def _verdict(assertion: EvalAssertion, reading: AssertionReading) -> Verdict:
-    outcome = reading.verdict.outcome
-    return Verdict(
-        outcome,
-        1.0 if outcome is Outcome.PASSED else 0.0,
-        reading.verdict.message,
-        actual=shorten(json_text(reading.actual_value)),
-        details={"assertion_result": assertion_result(assertion, reading)},
-    )

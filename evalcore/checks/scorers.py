@@ -28,6 +28,7 @@ from evalcore.declared.parameters import (
 )
 from evalcore.errors import EvalError
 from evalcore.isolation.mode import NO_WORKERS, Workers
+from evalcore.jsonvalues import PathSyntaxError
 from evalcore.judging.asking import NO_JUDGES, Judges, JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
@@ -38,7 +39,6 @@ from evalcore.model.evidence import (
     Artifact,
     Evidence,
     MissingPath,
-    PathSyntaxError,
     artifact_of,
     find_value,
     parse_path,

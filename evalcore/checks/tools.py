@@ -17,9 +17,10 @@ from evalcore.checks.base import (
     by_aspects,
     passing_score,
 )
-from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
+from evalcore.checks.json import NotJsonError, parse
 from evalcore.declared.base import Declared
 from evalcore.declared.types import OrAbsent, Share, Text, Weight
+from evalcore.jsonvalues import ABSENT, same_json, value_at
 from evalcore.judging.prompts import json_text as text_of_json
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence

@@ -6,6 +6,7 @@ Not imported before the run is executed: what executes does not wait for what re
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 
 import click
 
@@ -34,7 +35,7 @@ def end_run(
 
     `append` says that a run was shown before it.
     """
-    now = options.clock.now()
+    now = datetime.now(UTC)
     decide = DecideOptions(execute.imports, execute.objects, execute.isolation)
     with ExitStack() as stack:
         with reserved_stdout():  # custom gates are called

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.jsonvalues import own_copy, parse_storable
+from evalcore import jsonvalues
+from evalcore.jsonvalues import PathSyntaxError, Wildcard, own_copy, parse_storable
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -144,12 +144,7 @@ PRIMARY: Final = "primary_output"
 # The outputs that are no text, where the state does not say them.
 VALUES: Final = "values"
 PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
-_PART: Final = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 _LISTED: Final = 8
-
-
-class PathSyntaxError(ValueError):
-    """The text is no path; the message says what would be one."""
 
 
 class PathValue(NamedTuple):
@@ -173,16 +168,13 @@ class MissingPath(NamedTuple):
 
 def parse_path(text: str) -> tuple[str, ...]:
     """Return the parts of a path: names and indices (`0` or `[0]`); raise `PathSyntaxError`."""
-    parts: list[str] = []
-    end = 0
-    for match in _PART.finditer(text):
-        if match.start() != end:
-            break
-        parts.append(next(part for part in match.groups() if part is not None))
-        end = match.end()
-    if end != len(text) or not parts or text.startswith((".", "[")):
+    try:
+        parts = jsonvalues.parse_path(text)
+    except PathSyntaxError:
+        parts = ()
+    if not parts or text.startswith("["):
         raise PathSyntaxError(f"{text!r} is no path; write one like outputs.main.items[0].name")
-    return tuple(parts)
+    return tuple(part.value if isinstance(part, Wildcard) else str(part) for part in parts)
 
 
 def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:

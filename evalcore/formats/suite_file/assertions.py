@@ -21,8 +21,9 @@ from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empty
 from evalcore.formats.workflow_harness.assertions import read_assertion as read_workflow_assertion
+from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path
+from evalcore.model.evidence import PRIMARY_PATH, ROOTS, parse_path
 from evalcore.problems import Problems
 from evalcore.wording import Loc, describe, suggest_assertion
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.checks import json as strict_json
-from evalcore.checks.json import same_json
+from evalcore.jsonvalues import same_json
 from evalcore.model.assertion import Outcome
 from tests.unit.checks.checking import (
     ERROR,

@@ -13,8 +13,7 @@ from evalcore.declared.parameter_types import FUNCTION, Amount, Flag, MaybeText,
 from evalcore.declared.parameters import REQUIRED, Key, Rule
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.sample import Sample
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Sample, Summary
 from evalcore.model.tolerance import is_below, reaches
 from evalcore.wording import counted
 

@@ -16,8 +16,7 @@ from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, join
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.sample import Sample, UnitSums
-from evalcore.model.summary import Summary
+from evalcore.model.summary import Sample, Summary, UnitSums
 from evalcore.model.tolerance import reaches
 from evalcore.statistics.intervals import moments_of_units
 from evalcore.wording import counted

@@ -15,8 +15,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.includes import ScriptDocument
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.model.code_names import code_names
-from evalcore.model.identity import target_code
+from evalcore.model.identity import code_names, target_code
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State

@@ -15,12 +15,12 @@ import orjson
 
 from evalcore.model.gate import Decision, GateResult
 from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
-from evalcore.model.sample import Sample
 from evalcore.model.summary import (
     MEASURE_KINDS,
     Comparison,
     Difference,
     DifferenceKind,
+    Sample,
     Summary,
     VariantComparison,
     VariantSummary,

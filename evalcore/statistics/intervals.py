@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from evalcore.model.sample import Sample, Shape, UnitSums
+from evalcore.model.summary import Sample, Shape, UnitSums
 from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.wording import counted
 

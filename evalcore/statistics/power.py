@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from evalcore.model.sample import Sample
+from evalcore.model.summary import Sample
 from evalcore.model.tolerance import ROUNDING, reaches
 from evalcore.statistics.intervals import (
     DIFFERENCES,

@@ -256,5 +256,3 @@ def test_both_ways_to_decide_what_is_json_agree(text: str) -> None:
         assert not strict_json.is_json(text)
     else:
         assert strict_json.is_json(text)
-
-

@@ -12,9 +12,8 @@ from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
 from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
-from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
-from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+from evalcore.model.summary import Counts, Extreme, RequiredFailure, Sample, Summary, VariantSummary
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
 SUMMARY = Summary(

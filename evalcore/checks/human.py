@@ -36,7 +36,7 @@ def judged_variable(subject: Subject, expression: str) -> str | Verdict:
 
 def judged_handle(subject: Subject, target: Mapping[str, Any]) -> str | Verdict:
     """Return what stands at an output handle of a block, or why nothing does (blocked)."""
-    from evalcore.checks.saved_eval import AssertionTarget, addressed_value, block_handles
+    from evalcore.checks.conditions import AssertionTarget, addressed_value, block_handles
 
     handles = block_handles(subject.evidence)
     value = addressed_value(AssertionTarget.model_validate(dict(target)), handles)

@@ -278,7 +278,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "script-score": CheckRow("measures", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
-    "condition": CheckRow("saved_eval", "EvalCondition", is_async=True),
+    "condition": CheckRow("conditions", "EvalCondition", is_async=True),
     "custom": CheckRow("python", "Custom", is_async=True),
     "python": CheckRow(
         "python",

@@ -10,8 +10,7 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.conditions import Condition
-from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
+from evalcore.checks.conditions import AssertionTarget, Condition, EvalAssertion, Handle
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of

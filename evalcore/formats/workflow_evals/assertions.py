@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.saved_eval import BLOCK_ERROR, HANDLE_OUTPUTS, EvalAssertion, Handle
+from evalcore.checks.conditions import BLOCK_ERROR, HANDLE_OUTPUTS, EvalAssertion, Handle
 from evalcore.formats.section import STRICT
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence

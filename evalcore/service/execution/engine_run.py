@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import LoadError
 from evalcore.formats.executed_workflow import judges_of
 from evalcore.formats.options import LoadOptions

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from evalcore.checks.conditions import CONDITION
-from evalcore.checks.saved_eval import (
+from evalcore.checks.conditions import (
+    CONDITION,
     AssertionReading,
     EvalAssertion,
     Handle,

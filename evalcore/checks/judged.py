@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
 from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_config
@@ -19,22 +19,16 @@ from evalcore.checks.base import (
     passing_score,
 )
 from evalcore.checks.program import (
-    DEFAULT_TIMEOUT_MS,
-    Duration,
-    Program,
-    payload_of,
-    run_program,
     unified_diff,
 )
 from evalcore.checks.tools import tool_calls_of
 from evalcore.declared.base import Declared
-from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
+from evalcore.declared.types import OrAbsent, Share, Text, Weight, text_or_mapping
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.prompts import (
     conversation_text,
-    escape_variables,
     expected_text,
     json_text,
     variables_of,
@@ -348,67 +342,6 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-# What an operator says to the judge, who sees one text for each criterion.
-
-
-@with_config(STRICT)
-class PromptProgramShape(TypedDict, total=False):
-    """A program that prints the prompt; `script` is another name of `command`."""
-
-    command: TextOrTexts
-    script: TextOrTexts
-    config: dict[str, Any]
-    cwd: Text
-    timeout_ms: Duration
-
-
-PromptValue = Annotated[
-    Annotated[Text, Tag("<text>")] | Annotated[PromptProgramShape, Tag("<mapping>")],
-    Discriminator(text_or_mapping),
-]
-
-
-class PromptProgram(Declared):
-    """A program that reads what a `code-grader` reads, and prints the prompt."""
-
-    command: TextOrTexts
-    config: dict[str, Any] | None = None
-    cwd: Text | None = None
-    timeout_ms: Annotated[float, Field(gt=0)] = DEFAULT_TIMEOUT_MS
-
-    async def prompt_for(self, subject: Subject) -> str | Verdict:
-        """Return the prompt for an item, or the verdict that the program failed.
-
-        What the program prints is no template: it may hold the output, and what looks like a
-        variable there is none.
-        """
-        program = Program(self.command, self.cwd, None, self.timeout_ms)
-        payload = payload_of(self.config, subject)
-        printed = await run_program(program, payload, subject)
-        if isinstance(printed, Verdict):
-            return printed
-        text = printed.text.strip()
-        return escape_variables(text) if text else broken("the prompt's program printed nothing")
-
-
-def read_prompt(
-    written: Any, reader: Reader, config: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the fields of a check that say its prompt: a text, a file's, or a program's.
-
-    `config` is that of a program without one of its own.
-    """
-    if not isinstance(written, Mapping):
-        return {"prompt": reader.prompt(written)}
-    keys = [key for key in ("command", "script") if key in written]
-    if len(keys) != 1:
-        message = "is a text, or {command, config}: a program that prints the prompt"
-        raise AssertionValueError(message, "prompt")
-    program = {} if config is None else {"config": dict(config)}
-    program |= {key: value for key, value in written.items() if key not in keys}
-    return {"prompt": None, "prompt_program": {"command": written[keys[0]], **program}}
-
-
 DEFAULT_THRESHOLD = 0.8
 
 
@@ -418,22 +351,12 @@ class LlmGrader(JudgedCheck):
     A judge that gives no valid answer, or none at all, is an error, never a score.
     """
 
-    omitted: ClassVar[frozenset[str]] = frozenset({"prompt_program"})
-
-    prompt_program: PromptProgram | None = None
-
     def check(self, subject: Subject) -> Awaitable[Verdict]:
         """Ask the judges; the score is graded."""
         return self.check_with(subject, {})
 
     async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
         """Ask the judges, who also see these texts, by the names of the prompt's variables."""
-        if self.prompt_program is not None:
-            prompt = await self.prompt_program.prompt_for(subject)
-            if isinstance(prompt, Verdict):
-                return prompt
-            written = replace(self, prompt=prompt, prompt_program=None)
-            return await written.check_with(subject, material)
         judges, panel, threshold = (
             MeteredJudges(subject.context.judges),
             self.panel,
@@ -459,19 +382,16 @@ class LlmGrader(JudgedCheck):
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `llm-grader` means."""
-        prompt = read_prompt(written.get("prompt"), reader, written.get("config"))
-        fields = {**read_judged(written, reader), **prompt}
+        fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
         if "rubrics" in written:
-            if "prompt_program" in fields:
-                raise AssertionValueError("'rubrics' are asked by a prompt that is a text")
             return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
         return "llm-grader", fields
 
     @classmethod
     def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-        """Return `max_steps` of agents, `preprocessors` of files, `config` without a program."""
-        if "config" in written and not isinstance(written.get("prompt"), Mapping):
-            yield ("config",), "it is read by a program that writes the prompt"
+        """Return `max_steps` of agents, `preprocessors` of files, `config` of programs."""
+        if "config" in written:
+            yield ("config",), "a prompt is a text"
         if "max_steps" in written:
             yield ("max_steps",), "a judge answers in one step"
         if "preprocessors" in written:
@@ -555,7 +475,7 @@ class Rubrics(JudgedCheck):
 class LlmGraderKeys(JudgeKeys, total=False):
     """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
-    prompt: PromptValue
+    prompt: Text
     config: dict[str, Any]
     preprocessors: list[Any]
     rubrics: Criteria

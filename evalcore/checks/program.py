@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
@@ -117,14 +118,9 @@ class GraderCalls:
             return (429, {"error": f"Batch would exceed max calls ({counts})"})
         responses: list[dict[str, Any]] = []
         for request in requests:
-            problem = self._problem(request)
-            try:
-                if problem is None:
-                    responses.append(_reply(await self._ask(request)))
-            except (TargetError, SkippedError) as error:
-                problem = str(error)
-            if problem is not None:
-                responses.append({"output": [], "rawText": f"Error: {problem}"})
+            status, answer = await self._invoke("", request)
+            failed = {"output": [], "rawText": f"Error: {answer.get('error')}"}
+            responses.append(answer if status == HTTPStatus.OK else failed)
         return (200, {"responses": responses})
 
     def _problem(self, request: Any) -> str | None:
@@ -530,29 +526,6 @@ async def run_grader(
 
     `variables` stand in its environment beside those of the program.
     """
-    printed = await run_program(program, payload, subject, variables)
-    if isinstance(printed, Verdict):
-        return printed
-    try:
-        return read_answer(printed.text)
-    except (ValueError, RecursionError) as error:
-        return _failed(f"the grader's answer {error}", printed.tail)
-
-
-class Printed(NamedTuple):
-    """What a program wrote to standard output, and the end of what it wrote beside it."""
-
-    text: str
-    tail: str
-
-
-async def run_program(
-    program: Program,
-    payload: Mapping[str, Any],
-    subject: Subject,
-    variables: Mapping[str, str] | None = None,
-) -> Printed | Verdict:
-    """Return what the program prints for the payload, or the verdict that it failed."""
     from evalcore.trust.commands import run_command
 
     timeout_s = program.timeout_ms / 1000
@@ -577,17 +550,19 @@ async def run_program(
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
     )
-    printed = environment.clean(ended.stdout.decode(errors="replace"))
     tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:
-        tail = last_words(printed)
+        tail = last_words(environment.clean(ended.stdout.decode(errors="replace")))
     if ended.timed_out:
         return _failed(f"the grader took longer than {timeout_s:g} s", tail)
     if ended.exit_code < 0:
         return _failed(f"the grader was killed by signal {-ended.exit_code}", tail)
     if ended.exit_code:
         return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
-    return Printed(environment.clean(decoded(ended.stdout)), tail)
+    try:
+        return read_answer(environment.clean(decoded(ended.stdout)))
+    except (ValueError, RecursionError) as error:
+        return _failed(f"the grader's answer {error}", tail)
 
 
 def read_answer(text: str) -> Graded:

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import (
     AssertionValueError,
     Check,
+    Reader,
     Subject,
     aspect,
     by_aspects,
@@ -28,6 +29,7 @@ from evalcore.wording import Loc, json_text, quote, shorten
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
+_EXACT_SINCE: Final = 2  # of `model.suite.FILE_RULES`
 _ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 
 
@@ -183,9 +185,10 @@ class ToolTrajectory(Check):
         return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
 
     @classmethod
-    def read(cls, written: Mapping[str, Any], _reader: object) -> tuple[str, dict[str, Any]]:
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `tool-trajectory` means."""
-        general = checked_args_match(written.get("args_match", "exact"))
+        default = "exact" if reader.file_rules >= _EXACT_SINCE else "superset"
+        general = checked_args_match(written.get("args_match", default))
         fields: dict[str, Any] = {
             key: written[key] for key in ("mode", "minimums") if key in written
         }
@@ -231,7 +234,7 @@ def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> l
         for call_aspect in _call_aspects(
             item,
             calls[pairs[position]] if position in pairs else None,
-            _missing(expected, position, calls, "often enough"),
+            _missing(item, calls, "often enough"),
         )
     ]
 
@@ -289,7 +292,7 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> li
             at += 1
         call = calls[at] if at < columns else None
         column = column if call is None else at + 1
-        aspects.extend(_call_aspects(item, call, _missing(expected, row, calls, "in this order")))
+        aspects.extend(_call_aspects(item, call, _missing(item, calls, "in this order")))
     return aspects
 
 
@@ -299,23 +302,15 @@ def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[
     for position, item in enumerate(expected):
         call = calls[position] if position < len(calls) else None
         is_expected = call is not None and item.fits(call)
-        missing = _missing(expected, position, calls, f"as call {position + 1}")
+        missing = _missing(item, calls, f"as call {position + 1}")
         aspects.extend(_call_aspects(item, call if is_expected else None, missing))
     aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
     return aspects or [aspect("nothing was called", True)]
 
 
-def _missing(
-    expected: Sequence[ExpectedCall], position: int, calls: Sequence[ToolCall], how: str
-) -> str:
+def _missing(item: ExpectedCall, calls: Sequence[ToolCall], how: str) -> str:
     """Return what an expected call lacks that no call stands for; `how` it should be called."""
-    item = expected[position]
-    earlier = sum(each.text == item.text for each in expected[:position])
-    fitting = sum(item.fits(call) for call in calls)
-    if fitting and fitting <= earlier:
-        times = dict(enumerate(("second", "third", "fourth"), 1)).get(earlier, f"{earlier + 1}th")
-        return f"{item.text} is not called a {times} time"
-    if fitting:
+    if any(item.fits(call) for call in calls):
         return f"{item.text} is not called {how}"
     if any(call.name == item.tool for call in calls):
         return f"{item.text} is called with other arguments"

@@ -21,9 +21,10 @@ from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
 
-It rises when a file that leaves something out begins to mean something else. 4: a run that
-evaluated nothing is an error; differences of latency below 50 ms never count; metadata that a
-target does not see is no part of the execution's identity, but of the grading's.
+It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
+compares arguments with `exact` by default; it was `superset`. 4: a run that evaluated nothing is
+an error; differences of latency below 50 ms never count; metadata that a target does not see is no
+part of the execution's identity, but of the grading's.
 """
 
 

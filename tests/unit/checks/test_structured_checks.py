@@ -77,8 +77,8 @@ def test_the_score_of_a_trajectory_is_the_share_of_calls_that_match(
 @pytest.mark.parametrize(
     ("mode", "expected", "calls", "reason"),
     [
-        ("any_order", ["search", "search"], [SEARCH], "search is not called a second time"),
-        ("any_order", ["search"] * 3, [SEARCH, SEARCH], "search is not called a third time"),
+        ("any_order", ["search", "search"], [SEARCH], "search is not called often enough"),
+        ("any_order", ["search"] * 3, [SEARCH, SEARCH], "search is not called often enough"),
         ("superset", ["pay"], [SEARCH], "pay is not called"),
         ("in_order", ["book", "search"], [SEARCH, BOOK], "search is not called in this order"),
         ("exact", ["book", "search"], [SEARCH, BOOK], "search is not called as call 2"),

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.annotations.judging import Consensus, judged
+from evalcore.annotations.labels import Consensus, judged
 from evalcore.checks.base import AssertionValueError, Check, Reader, Subject
 from evalcore.declared.types import Count, Share, Text
 from evalcore.model.annotation import (

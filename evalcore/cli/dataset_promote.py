@@ -18,7 +18,7 @@ from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.datasets.clusters import Cluster
+    from evalcore.datasets.dataset_catalogue import Cluster
     from evalcore.datasets.pending import PendingCapture
     from evalcore.datasets.promotion import Acceptance, Promoted
 
@@ -113,7 +113,7 @@ def _review_pending(
     """Ask about each capture; what was decided is written also if the review is broken off."""
     import sys
 
-    from evalcore.datasets.clusters import cluster_captures
+    from evalcore.datasets.dataset_catalogue import cluster_captures
     from evalcore.datasets.promotion import promote, refuse
 
     if not sys.stdin.isatty():

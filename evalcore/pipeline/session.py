@@ -46,7 +46,7 @@ from evalcore.trust.imports import ImportPolicy
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from evalcore.annotations.label_store import LabelBook
+    from evalcore.annotations.labels import LabelBook
     from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import RunLimits
@@ -300,7 +300,7 @@ class RunSession:
         @cache
         def labels() -> LabelBook:
             # Only checks of people ask for labels.
-            from evalcore.annotations.label_store import LabelBook
+            from evalcore.annotations.labels import LabelBook
 
             return LabelBook(run.store, definition.name)
 

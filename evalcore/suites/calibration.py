@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from evalcore.annotations.judging import judged
-from evalcore.annotations.queue import AnnotationQueue
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.labels import judged
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.checks.human import Human, is_human
 from evalcore.checks.judged import JudgedCheck
 from evalcore.checks.registry import load_check

@@ -119,12 +119,7 @@ def arguments_for(
 
 def _artifact(subject: Subject | PythonCheck) -> Any:
     case = subject.case
-    return artifact_of(
-        subject.evidence,
-        case_id=case.id,
-        case_input=case.input,
-        expected_output=case.expected_output,
-    )
+    return artifact_of(subject.evidence, case)
 
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.

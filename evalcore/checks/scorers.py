@@ -373,12 +373,7 @@ class CustomScorer(Scorer):
 
     async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Call the function with the artifact."""
-        artifact = artifact_of(
-            evidence,
-            case_id=case.id,
-            case_input=case.input,
-            expected_output=case.expected_output,
-        )
+        artifact = artifact_of(evidence, case)
         imports, objects = context.imports, context.objects
         pool = None if self.reference in objects else context.workers.of(None)
         try:

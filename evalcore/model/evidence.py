@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
 
 from evalcore import jsonvalues
 from evalcore.jsonvalues import PathSyntaxError, Wildcard, own_copy, parse_storable
+
+if TYPE_CHECKING:
+    from evalcore.model.suite import Case
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -361,8 +364,6 @@ COUNTS: Final = ("input_tokens", "output_tokens", *TOKEN_PARTS)
 """The measures that are whole numbers."""
 
 _MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", *COUNTS)
-_COUNTS: Final = frozenset(COUNTS)
-_TYPES: Final = {name: int if name in _COUNTS else float for name in _MEASURES}
 
 
 def is_count(value: Any) -> bool:
@@ -391,12 +392,11 @@ def measure_problem(metrics: Metrics) -> str | None:
         return None
     for name in _MEASURES:
         value = getattr(metrics, name)
-        if value is None or (type(value) is _TYPES[name] and 0 <= value <= LARGEST):
+        if value is None:
             continue
-        if name in _COUNTS:
-            if not is_count(value):
-                return not_a_count(name, value)
-        elif not is_amount(value):
+        if name in COUNTS and not is_count(value):
+            return not_a_count(name, value)
+        if not is_amount(value):
             return not_an_amount(name, value)
     return None
 
@@ -428,12 +428,7 @@ class Artifact:
 
 
 def artifact_of(
-    evidence: Evidence,
-    *,
-    case_id: str = "",
-    case_input: Any = None,
-    expected_output: Any = None,
-    events: tuple[Mapping[str, Any], ...] = (),
+    evidence: Evidence, case: Case, *, events: tuple[Mapping[str, Any], ...] = ()
 ) -> Artifact:
     """Return the artifact of some evidence and of the case that it belongs to.
 
@@ -448,7 +443,7 @@ def artifact_of(
         metrics=evidence.metrics,
         errors=tuple(error_texts(evidence)),
         calls=own_copy(tuple(details.get("calls") or ())),
-        case_id=case_id,
-        input=own_copy(case_input),
-        expected_output=own_copy(expected_output),
+        case_id=case.id,
+        input=own_copy(case.input),
+        expected_output=own_copy(case.expected_output),
     )

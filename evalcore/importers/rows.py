@@ -9,7 +9,6 @@ from typing import Any, Final, TypeGuard
 
 import orjson
 
-from evalcore.declared.parameters import snake_case
 from evalcore.formats.documents import raise_problem
 from evalcore.importers.converted import (
     Converted,
@@ -31,6 +30,7 @@ from evalcore.importers.files import (
 )
 from evalcore.importers.registry import ImportOptions, braintrust_rows
 from evalcore.model.suite import Format
+from evalcore.shapes import snake_case
 
 _DEFAULT_CHECK: Final = "contains"
 _ASSUMED: Final = (

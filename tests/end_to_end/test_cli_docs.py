@@ -17,8 +17,8 @@ from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import Dialect
 from evalcore.cli.main import cli
 from evalcore.formats import section as shapes
+from evalcore.formats import workflow_file as workflow_file_shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
-from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model
 from tests.support.shell import ROOT, evalcore
@@ -136,7 +136,7 @@ def typed_dicts(module: Any) -> Iterator[type]:
 
 
 def documented_keys() -> Iterator[str]:
-    for module in (shapes, test_file_shapes, workflow_harness_shapes):
+    for module in (shapes, test_file_shapes, workflow_file_shapes):
         for shape in typed_dicts(module):
             blocks = shape.__name__.endswith("Block")
             if not blocks and shape.__name__ not in UNDOCUMENTED_SHAPES:

@@ -247,6 +247,10 @@ class Reader(Protocol):
     Every method raises `AssertionValueError` with a path below the assertion.
     """
 
+    @property
+    def file_rules(self) -> int:
+        """The rules by which the suite's file is read (`model.suite.FILE_RULES`)."""
+
     def parse_json(self, text: str, *loc: str | int) -> Any:
         """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""
 

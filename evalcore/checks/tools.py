@@ -29,6 +29,7 @@ from evalcore.wording import Loc, json_text, quote, shorten
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
 _ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
+_EXACT_SINCE: Final = 2  # of `model.suite.FILE_RULES`
 
 
 class ToolCall(NamedTuple):
@@ -183,9 +184,10 @@ class ToolTrajectory(Check):
         return by_aspects(aspects, self.threshold, actual=f"called: {names or 'nothing'}")
 
     @classmethod
-    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:  # noqa: ARG003
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `tool-trajectory` means."""
-        general = checked_args_match(written.get("args_match", "exact"))
+        default = "exact" if reader.file_rules >= _EXACT_SINCE else "superset"
+        general = checked_args_match(written.get("args_match", default))
         fields: dict[str, Any] = {
             key: written[key] for key in ("mode", "minimums") if key in written
         }

@@ -21,6 +21,7 @@ from evalcore.formats.warnings import ReferenceFields
 from evalcore.judging.prompts import VARIABLES, variables_of
 from evalcore.model.assertion import Assertion
 from evalcore.model.identity import EMBEDDING_TARGETS
+from evalcore.model.suite import FILE_RULES
 from evalcore.model.target import Target
 from evalcore.problems import Problems
 from evalcore.settings import ancestors_within, repository_root
@@ -66,14 +67,17 @@ class Graders:
 
     Without `targets` (a single assertion on its own) nothing is known of judges. `default` is the
     suite's own judge, or a target called 'judge' or 'grader' once an assertion needs one.
+    `file_rules` are the rules by which the suite's file is read (`model.suite.FILE_RULES`).
     """
 
     def __init__(
         self,
         folder: Path,
         targets: Targets | Callable[[], Targets] | None = None,
+        file_rules: int = FILE_RULES,
     ) -> None:
         """Take the targets, or what opens them once they are needed."""
+        self.file_rules = file_rules
         self.folder = folder.resolve()
         self.default: str | None = None
         self.reference_fields = ReferenceFields()
@@ -269,6 +273,11 @@ class GraderReader(NamedTuple):
     loc: Loc
     problems: Problems
     read_members: ReadMembers
+
+    @property
+    def file_rules(self) -> int:
+        """The rules by which the suite's file is read."""
+        return self.graders.file_rules
 
     def parse_json(self, text: str, *loc: str | int) -> Any:
         """Return the value of a JSON text; NaN, infinities and duplicate keys are refused."""

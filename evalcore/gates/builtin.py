@@ -57,7 +57,7 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
         return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        missing = _without_score(summary, policy)
+        missing = None if policy.partial_scores else _without_score(summary, policy)
         if summary.score is None:
             message = "no case has a score"
             if missing is None or not policy.iterations_of_score:

@@ -21,10 +21,10 @@ from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
 
-It rises when a file that leaves something out begins to mean something else; nothing that rules
-below 3 made is stored anywhere. 4: a run that evaluated nothing is an error; differences of latency
-below 50 ms never count; metadata that a target does not see is no part of the execution's identity,
-but of the grading's.
+It rises when a file that leaves something out begins to mean something else. 2: `tool-trajectory`
+compares arguments with `exact` by default; it was `superset`. 4: a run that evaluated nothing is
+an error; differences of latency below 50 ms never count; metadata that a target does not see is no
+part of the execution's identity, but of the grading's.
 """
 
 
@@ -184,6 +184,7 @@ class Policy:
     `auto_iterations`: all cases run again, up to `iterations` times, until they are.
     `truncated`: what becomes of items whose answer a limit of the author's or a filter cut.
     `stop_on_error`: once an item is in error, those that a process has not begun are skipped.
+    `partial_scores`: the score of a part of the cases passes a gate, as it did by earlier rules.
     """
 
     score_rule: ScoreRule
@@ -200,6 +201,7 @@ class Policy:
     notify: NotifyPolicy | None = None
     annotation: AnnotationPolicy | None = None
     stop_on_error: bool = False
+    partial_scores: bool = False
     truncated: TruncatedPolicy = TruncatedPolicy.KEEP
 
     @property

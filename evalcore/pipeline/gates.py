@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from evalcore.analytics.summary import Aggregates
     from evalcore.formats.single_gate import GateQuestion, GivenRun
 
-_EVALUATED_SINCE: Final = 4  # of `model.suite.FILE_RULES`
+_WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
+_EVALUATED_SINCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +77,8 @@ def gate_results(
     policy, summary = run.definition.policy, undecided.summary
     if has_evaluated_nothing(run.definition, summary):
         return unevaluated_gates(policy, summary)
+    if run.definition.file_rules < _WHOLE_SCORES_SINCE:
+        policy = replace(policy, partial_scores=True)
     # A custom gate is foreign code.
     functions = _gate_functions(run, undecided, tables, options)
     results: Sequence[GateResult] = decide_gates(policy, summary, functions)

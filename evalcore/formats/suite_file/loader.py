@@ -552,7 +552,7 @@ def read_suite(
     )
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
-    graders = Graders(folder, targets)
+    graders = Graders(folder, targets, options.file_rules)
     graders.use_suites({}, level.section, problems)
     reader = CaseReader(
         graders,

@@ -390,7 +390,7 @@ class _SuiteLevel:
         entries = self.execution.get("targets", ())
         self._references = TargetReferences(entries, self.targets, problems, self.notes)
         self.default_target = self._default_target()
-        self.graders = Graders(path.parent, self.targets)
+        self.graders = Graders(path.parent, self.targets, options.file_rules)
         self.programs = program_assertions(path.parent)
         self.templates = AssertionTemplates(path.parent, variables)
         self.graders.use_suites(self.execution, self.section, problems)

@@ -1,11 +1,14 @@
-"""The score of a part of a suite passes nothing."""
+"""The score of a part of a suite passes nothing, except in runs that were planned before."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import yaml
 
+from evalcore.formats.options import LoadOptions
+from evalcore.model.suite import FILE_RULES
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
@@ -26,10 +29,14 @@ SUITE = {
 }
 
 
-def test_the_score_of_a_part_decides_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("rules", "outcome"), [(2, "pass"), (FILE_RULES, "inconclusive")])
+def test_a_run_is_decided_by_the_rules_of_its_time(
+    rules: int, outcome: str, tmp_path: Path
+) -> None:
     path = tmp_path / "part.eval.yaml"
     path.write_text(yaml.safe_dump(SUITE), "utf-8")
-    with evaluate(load(path), LocalStore(tmp_path / "store")) as view:
+    suite = load(path, LoadOptions(file_rules=rules))
+    with evaluate(suite, LocalStore(tmp_path / "store")) as view:
         assert view.report.summary.counts.skipped == 1
         assert view.report.summary.score == 0.5
-        assert view.report.gates[0].outcome == "inconclusive"
+        assert view.report.gates[0].outcome == outcome

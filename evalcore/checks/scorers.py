@@ -20,8 +20,6 @@ from evalcore.declared.parameters import (
     ParameterError,
     Rule,
     choices_of,
-    documented,
-    documented_parameters,
     parameter_values,
     parameters_of,
     read_parameters,
@@ -556,15 +554,6 @@ def _take_kind(written: dict[str, Any]) -> str:
         written["mode"] = kind
         return "similarity"
     raise ScorerSyntaxError(f"unknown scorer {value!r}.{suggest(kind, [*SCORERS, *modes])}")
-
-
-def scorers_table() -> str:
-    """Return the table of scorers in docs/reference/suites.md."""
-    rows = [
-        f"| `{name}` | {documented_parameters(kind, ('name', 'behaviour'))} | {documented(kind)} |"
-        for name, kind in SCORERS.items()
-    ]
-    return "\n".join(["| scorer | parameters | measures |", "|---|---|---|", *rows])
 
 
 async def score_evidence(

@@ -6,7 +6,6 @@ the tables of `docs/` are derived from it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 from pydantic import AliasChoices, AliasGenerator, BaseModel, ConfigDict
@@ -45,21 +44,3 @@ class Declared(BaseModel):
     def stored(self) -> dict[str, Any]:
         """Return the fields as JSON values, under their own names: what a plan keeps."""
         return self.model_dump(mode="json")
-
-
-def fields_cell(shape: type[BaseModel], without: Collection[str] = ()) -> str:
-    """Return the keys of a class as a cell of a Markdown table, with the defaults that say much."""
-    cells = []
-    for name, field in shape.model_fields.items():
-        key = field.alias or name
-        if key in without:
-            continue
-        default = field.default
-        has_default = isinstance(default, str | int | float) and default not in ("", False)
-        cells.append(f"`{key}`" + (f" ({default})" if has_default else ""))
-    return ", ".join(cells) or "–"
-
-
-def summary(shape: type[object]) -> str:
-    """Return the first paragraph of the class's docstring on one line: its row in a table."""
-    return " ".join((shape.__doc__ or "").split("\n\n")[0].split())

@@ -8,7 +8,7 @@ Pydantic does the checking; it is imported when the first value of a file is rea
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args, get_origin, get_type_hints
@@ -186,18 +186,3 @@ def documented(declared: type) -> str:
     text = " ".join((declared.__doc__ or "").split("\n\n")[0].split())
     plain = text[:1].lower() + text[1:]
     return plain.removesuffix(".")
-
-
-def documented_parameters(declared: type, without: Collection[str] = ()) -> str:
-    """Return the parameters as a cell of a Markdown table, with their defaults and units."""
-    parameters = parameters_of(declared).values()
-    return ", ".join(_documented(each) for each in parameters if each.key not in without) or "–"
-
-
-def _documented(parameter: Parameter) -> str:
-    default = "" if parameter.default is None else str(parameter.default).lower()
-    facts = " ".join(filter(None, (default, parameter.unit)))
-    if choices := choices_of(parameter):
-        alternatives = " or ".join(f"`{each}`" for each in choices if each != parameter.default)
-        facts = f"`{default}`, or {alternatives}"
-    return f"`{parameter.key}`" + (f" ({facts})" if facts else "")

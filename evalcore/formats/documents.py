@@ -708,6 +708,21 @@ def too_large_at(data: bytes, value: Any) -> Loc | None:
     return _too_large_at(value, ())
 
 
+SCHEMA_KEY: Final = "$schema"
+"""The key by which editors find the schema of a file; it has no effect."""
+NOTE: Final = "x-"
+"""What keys at the top of a file begin with that hold parts for YAML's aliases."""
+
+
+def without_notes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file without the keys that have no effect: `$schema`, and parts below `x-…`."""
+    return {
+        key: value
+        for key, value in document.items()
+        if key != SCHEMA_KEY and not (isinstance(key, str) and key.startswith(NOTE))
+    }
+
+
 def as_json(value: Any) -> Any:
     """Return a read value as JSON holds it: YAML's keys that are no text become text."""
     return orjson.loads(orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS))

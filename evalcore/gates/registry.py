@@ -10,7 +10,6 @@ from typing import Any, Final
 from evalcore.declared.parameters import (
     ParameterError,
     documented,
-    documented_parameters,
     json_schema,
     parameters_of,
     read_parameters,
@@ -166,12 +165,3 @@ def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
                 forms = _option_form(name, kind)
             raise GateSyntaxError(f"gate '{name}': write {forms}")
     return pairs
-
-
-def gates_table() -> str:
-    """Return the table of gates in docs/reference/gates.md."""
-    rows = [
-        f"| `{name}` | {documented_parameters(kind)} | {documented(kind)} |"
-        for name, kind in GATES.items()
-    ]
-    return "\n".join(["| gate | parameters | passes when |", "|---|---|---|", *rows])

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import UsageError
+from evalcore.formats.includes import ScriptDocument
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.formats.script_suite.includes import ScriptDocument
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import HISTORY, Mode

@@ -110,12 +110,3 @@ def result_rows_macro() -> str:
         "UNION ALL BY NAME SELECT * FROM "
         "read_parquet(files, hive_partitioning = false, union_by_name = true))"
     )
-
-
-def result_columns_table() -> str:
-    """Return the columns as a table in Markdown, for the documentation."""
-    rows = (
-        f"| `{column.name}` | {column.type} | {column.unit or '–'} | {column.meaning} |"
-        for column in RESULT_COLUMNS
-    )
-    return "\n".join(("| column | type | unit | holds |", "|---|---|---|---|", *rows))

@@ -34,7 +34,7 @@ from evalcore.workflow.definition import (
     apply_variant,
     soul_fields,
 )
-from evalcore.workflow.engine import Finished, Fixtures, run_workflow
+from evalcore.workflow.engine import Finished, Fixtures, replay_block, run_workflow
 from evalcore.workflow.events import (
     NO_EXECUTOR,
     NoExecutorError,
@@ -43,7 +43,6 @@ from evalcore.workflow.events import (
     sum_calls,
 )
 from evalcore.workflow.reading import behaviour_of, read_definition
-from evalcore.workflow.replay import replay_block
 from evalcore.workflow.run_store import MemoryRunStore
 from evalcore.workflow.values import text_of
 

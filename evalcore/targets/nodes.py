@@ -287,9 +287,7 @@ class NodeCalls:
         """Keep a call of the node."""
         self._calls.append(call)
         if self._log is not None:
-            type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
-            data = {key: value for key, value in call.as_json().items() if key != "block"}
-            await self._log.add(type_, call.output_id, **data)
+            await self._log.add_call(call, call.output_id)
 
 
 _KIND: Final = "flow"

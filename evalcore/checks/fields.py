@@ -13,12 +13,11 @@ from pydantic import Field, field_validator
 
 from evalcore.checks.base import Check, Reader, Subject, aspect, by_aspects, passing_score, scored
 from evalcore.checks.json import NotJsonError, parse
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight
 from evalcore.jsonvalues import ABSENT, same_json, value_at
 from evalcore.judging.prompts import content_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Declared, Share, Text, Weight
 from evalcore.wording import json_text, quote
 
 _TOKENS: Final = (

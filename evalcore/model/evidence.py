@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from evalcore import jsonvalues
-from evalcore.jsonvalues import PathSyntaxError, Wildcard, own_copy, parse_storable
+from evalcore.jsonvalues import PathSyntaxError, Wildcard, parse_storable
 
 if TYPE_CHECKING:
-    from evalcore.model.suite import Case
+    pass
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -425,25 +425,3 @@ class Artifact:
     case_id: str = ""
     input: Any = None
     expected_output: Any = None
-
-
-def artifact_of(
-    evidence: Evidence, case: Case, *, events: tuple[Mapping[str, Any], ...] = ()
-) -> Artifact:
-    """Return the artifact of some evidence and of the case that it belongs to.
-
-    Its values are its own: what a function changes there is not seen by other functions.
-    """
-    details = evidence.details
-    return Artifact(
-        output=evidence.output,
-        outputs=own_copy(output_values(evidence)),
-        state=own_copy(details.get("state", NOTHING)),
-        events=own_copy(events or tuple(details.get("events") or ())),
-        metrics=evidence.metrics,
-        errors=tuple(error_texts(evidence)),
-        calls=own_copy(tuple(details.get("calls") or ())),
-        case_id=case.id,
-        input=own_copy(case.input),
-        expected_output=own_copy(case.expected_output),
-    )

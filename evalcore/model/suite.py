@@ -9,9 +9,10 @@ from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field, PositiveInt, with_config
 
+from evalcore.jsonvalues import own_copy
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.evidence import NOTHING, Artifact, Evidence, error_texts, output_values
 from evalcore.model.exchange import Turns
 from evalcore.model.gate import GateSpec
 from evalcore.model.quarantine import QuarantineEntry
@@ -399,4 +400,26 @@ def _hook(raw: Mapping[str, Any]) -> Hook:
         raw["timeout_s"],
         raw.get("cwd"),
         raw.get("reset", False),
+    )
+
+
+def artifact_of(
+    evidence: Evidence, case: Case, *, events: tuple[Mapping[str, Any], ...] = ()
+) -> Artifact:
+    """Return the artifact of some evidence and of the case that it belongs to.
+
+    Its values are its own: what a function changes there is not seen by other functions.
+    """
+    details = evidence.details
+    return Artifact(
+        output=evidence.output,
+        outputs=own_copy(output_values(evidence)),
+        state=own_copy(details.get("state", NOTHING)),
+        events=own_copy(events or tuple(details.get("events") or ())),
+        metrics=evidence.metrics,
+        errors=tuple(error_texts(evidence)),
+        calls=own_copy(tuple(details.get("calls") or ())),
+        case_id=case.id,
+        input=own_copy(case.input),
+        expected_output=own_copy(case.expected_output),
     )

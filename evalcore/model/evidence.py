@@ -11,9 +11,6 @@ import orjson
 from evalcore import jsonvalues
 from evalcore.jsonvalues import PathSyntaxError, Wildcard, parse_storable
 
-if TYPE_CHECKING:
-    pass
-
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
     "cache_write_tokens": ("cache_write", "input"),

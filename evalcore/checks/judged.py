@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
-from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_config
+from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import (
@@ -18,12 +18,13 @@ from evalcore.checks.base import (
     Subject,
     passing_score,
 )
+from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.program import (
     unified_diff,
 )
 from evalcore.checks.tools import tool_calls_of
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeSpec
+from evalcore.judging.asking import Judges, JudgeSpec
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.prompts import (
     conversation_text,
@@ -48,153 +49,6 @@ from evalcore.trust.files import with_file_texts
 from evalcore.wording import Loc, one_line
 
 
-class StoredCriterion(Declared):
-    """One criterion; `levels` are the scores that a judge may give it, and what they mean."""
-
-    id: str
-    outcome: str
-    weight: float = 1.0
-    required: float | None = None
-    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
-
-
-@with_config(STRICT)
-class ScoreRange(TypedDict, total=False):
-    """What a range of scores means."""
-
-    score_range: Required[Annotated[list[Weight], Field(min_length=2, max_length=2)]]
-    outcome: Required[Text]
-
-
-def _texts(value: object) -> object:
-    """Return a mapping of scores with text as its keys, as JSON has them."""
-    if not isinstance(value, dict):
-        return value
-    numbers = all(isinstance(key, int | float) and not isinstance(key, bool) for key in value)
-    return {f"{key:g}": meaning for key, meaning in value.items()} if numbers else value
-
-
-ScoreRanges = Annotated[
-    Annotated[list[ScoreRange], Field(min_length=1), Tag("<list>")]
-    | Annotated[dict[str, Text], BeforeValidator(_texts), Field(min_length=1), Tag("<mapping>")],
-    Discriminator(lambda value: "<list>" if isinstance(value, list) else "<mapping>"),
-]
-
-
-@with_config(STRICT)
-class CriterionShape(TypedDict, total=False):
-    """One criterion of a rubric; with `score_ranges` it is scored, else it is met or not."""
-
-    id: Text
-    outcome: Text
-    description: Text
-    weight: Weight
-    required: Annotated[bool | Share, Field(union_mode="left_to_right")]
-    min_score: Share
-    score_ranges: ScoreRanges
-    required_min_score: Annotated[int, Field(ge=0, le=10)]
-    operator: Literal["correctness", "contradiction"]
-
-
-CriterionItem = Annotated[
-    Annotated[Text, Tag("<text>")] | Annotated[CriterionShape, Tag("<mapping>")],
-    Discriminator(text_or_mapping),
-]
-
-
-def _listed(value: object) -> object:
-    """Return a criterion on its own as the list of it."""
-    return [value] if isinstance(value, str) else value
-
-
-Criteria = Annotated[list[CriterionItem], BeforeValidator(_listed), Field(min_length=1)]
-
-# What an operator says to the judge, who sees one text for each criterion.
-_OPERATORS: Final = {
-    "correctness": (
-        "{} (met only if the output states or supports this; leaving it out does not meet it)"
-    ),
-    "contradiction": (
-        "The output makes no claim that contradicts this: {} (it need not mention it)"
-    ),
-}
-
-
-def read_criteria(raw: Sequence[Any]) -> list[dict[str, Any]]:
-    """Return criteria as `Criterion` takes them; raise `AssertionValueError`."""
-    criteria: list[dict[str, Any]] = []
-    for index, written in enumerate(raw):
-        entry = {"outcome": written} if isinstance(written, str) else dict(written)
-        criteria.append(_criterion(entry, index))
-    ids = [criterion["id"] for criterion in criteria]
-    for name in ids:
-        if ids.count(name) > 1:
-            raise AssertionValueError(f"two criteria have the id '{name}'")
-    if not any(criterion["weight"] for criterion in criteria):
-        raise AssertionValueError("no criterion has any weight")
-    return criteria
-
-
-def _criterion(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
-    where = f"criteria[{index}]"
-    if "outcome" in entry and "description" in entry:
-        raise AssertionValueError(f"{where}: 'description' is another name of 'outcome'; keep one")
-    outcome = entry.get("outcome", entry.get("description"))
-    levels = _levels(entry["score_ranges"], where) if "score_ranges" in entry else []
-    if outcome is None and not levels:
-        raise AssertionValueError(f"{where}: 'outcome' is required: what the output has to do")
-    if "required_min_score" in entry:
-        if "min_score" in entry:
-            message = "'required_min_score' (0 to 10) and 'min_score' (0 to 1) are both given"
-            raise AssertionValueError(f"{where}: {message}; keep one")
-        entry = {**entry, "min_score": entry["required_min_score"] / 10}
-    if "min_score" in entry and entry.get("required") not in (None, True, False):
-        raise AssertionValueError(f"{where}: 'required' and 'min_score' are both numbers; keep one")
-    return {
-        "id": entry.get("id") or f"criterion-{index + 1}",
-        "outcome": _OPERATORS.get(entry.get("operator", ""), "{}").format(
-            outcome or "; ".join(meaning for _, meaning in levels)
-        ),
-        "weight": float(entry.get("weight", 1.0)),
-        "required": _required(entry, levels),
-        "levels": levels,
-    }
-
-
-def _required(entry: Mapping[str, Any], levels: Sequence[Any]) -> float | None:
-    if entry.get("required") is False:
-        return None
-    if "min_score" in entry:
-        return float(entry["min_score"])
-    required = entry.get("required")
-    if required is True:
-        return 0.8 if levels else 1.0
-    return None if required is None else float(required)
-
-
-def _levels(raw: Any, where: str) -> list[tuple[float, str]]:
-    """Return the scores of a criterion and what they mean, the lowest first."""
-    levels: list[tuple[float, str]] = []
-    if isinstance(raw, Mapping):
-        for key, meaning in raw.items():
-            try:
-                levels.append((float(key), meaning))
-            except ValueError:
-                message = f"{where}: score_ranges: '{key}' is no number"
-                raise AssertionValueError(message) from None
-    else:
-        for score_range in raw:
-            low, high = score_range["score_range"]
-            if low > high:
-                message = f"{where}: score_ranges: [{low:g}, {high:g}] begins after its end"
-                raise AssertionValueError(message)
-            levels.extend((edge, score_range["outcome"]) for edge in dict.fromkeys((low, high)))
-    levels.sort(key=lambda level: level[0])
-    if levels[0][0] < 0 or levels[-1][0] <= 0:
-        raise AssertionValueError(f"{where}: score_ranges: scores go from 0 up to more than 0")
-    return [(float(score), meaning) for score, meaning in levels]
-
-
 class Judge(Declared):
     """A judge: a target's name (none: the suite's), and what is laid over its options."""
 
@@ -210,6 +64,9 @@ class Judge(Declared):
 
 Votes = Annotated[int, Field(ge=1, le=100)]
 Aggregation = Literal["mean", "median", "majority"]
+
+
+DEFAULT_THRESHOLD: Final = 0.8
 
 
 class JudgedCheck(Check):
@@ -228,6 +85,39 @@ class JudgedCheck(Check):
         """Who is asked."""
         judges = tuple(judge.spec for judge in self.judges) or (JudgeSpec(),)
         return Panel(judges, self.votes, self.aggregation)
+
+    @property
+    def least(self) -> float:
+        """The score from which the check passes."""
+        return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+
+    def check(self, subject: Subject) -> Awaitable[Verdict]:
+        """Ask the judges; the score is graded."""
+        return self.check_with(subject, {})
+
+    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
+        """Ask the judges, who also see these texts, by the names of the prompt's variables.
+
+        The verdict of judges that may not decide is marked so.
+        """
+        judges, panel = MeteredJudges(subject.context.judges), self.panel
+        try:
+            verdict = await self.judged(judges, material_of(subject, self.prompt, material))
+        except (TargetError, UnknownVariableError) as error:
+            names = [spec.name for spec in panel.judges]
+            broken_details = {"prompt_sha256": prompt_digest(self.prompt), "judges": names}
+            failed = broken(str(error))
+            return judges.on(failed._replace(expected=f"≥ {self.least:g}", details=broken_details))
+        details = dict(verdict.details or {})
+        if not all(judges.trusted(spec, details["prompt_sha256"]) for spec in panel.judges):
+            note = "reported only: the judge is not calibrated for this prompt"
+            message = f"{note}; {verdict.message}" if verdict.message else note
+            verdict = verdict._replace(message=message, details={**details, "advisory": True})
+        return judges.on(verdict)
+
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Return the verdict of the judges; raise `TargetError` without one."""
+        raise NotImplementedError
 
 
 @with_config(STRICT)
@@ -341,42 +231,26 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-DEFAULT_THRESHOLD = 0.8
-
-
 class LlmGrader(JudgedCheck):
     """The judges give a score in [0, 1] of at least `threshold` (0.8).
 
     A judge that gives no valid answer, or none at all, is an error, never a score.
     """
 
-    def check(self, subject: Subject) -> Awaitable[Verdict]:
-        """Ask the judges; the score is graded."""
-        return self.check_with(subject, {})
-
-    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
-        """Ask the judges, who also see these texts, by the names of the prompt's variables."""
-        judges, panel, threshold = (
-            MeteredJudges(subject.context.judges),
-            self.panel,
-            _threshold(self),
-        )
-        try:
-            texts = material_of(subject, self.prompt, material)
-            judgement = await grade_freely(judges, panel, self.prompt, texts, threshold)
-        except (TargetError, UnknownVariableError) as error:
-            return judges.on(_no_verdict(self, str(error)))
-        reached = reaches(judgement.score, threshold)
-        message = _message(judgement.score, threshold, judgement.reasoning, reached=reached)
-        prompt = "" if self.prompt is None else f": {one_line(self.prompt)}"
-        verdict = Verdict(
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Ask for a score."""
+        least, prompt = self.least, self.prompt
+        judgement = await grade_freely(judges, self.panel, prompt, texts, least)
+        reached = reaches(judgement.score, least)
+        reason = f": {judgement.reasoning}" if judgement.reasoning else ""
+        sign = "≥" if reached else "<"
+        return Verdict(
             Outcome.PASSED if reached else Outcome.FAILED,
             judgement.score,
-            message,
-            expected=f"≥ {threshold:g}{prompt}",
+            one_line(f"the judge gave {judgement.score:.4g} {sign} {least:g}{reason}"),
+            expected=f"≥ {least:g}" + ("" if prompt is None else f": {one_line(prompt)}"),
             details=_judgement_details(judgement),
         )
-        return judges.on(_advisory_or_not(verdict, judges, panel, judgement.prompt_sha256))
 
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
@@ -438,31 +312,21 @@ class Rubrics(JudgedCheck):
 
     criteria: list[StoredCriterion]
 
-    async def check(self, subject: Subject) -> Verdict:
-        """Ask the judges; the score is graded."""
-        judges, panel, threshold = (
-            MeteredJudges(subject.context.judges),
-            self.panel,
-            _threshold(self),
-        )
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Ask about each criterion."""
         criteria = [
             Criterion(each.id, each.outcome, each.weight, each.required, tuple(each.levels))
             for each in self.criteria
         ]
-        try:
-            texts = material_of(subject, self.prompt)
-            rubric = await grade_by_rubric(judges, panel, criteria, texts, self.prompt)
-        except (TargetError, UnknownVariableError) as error:
-            return judges.on(_no_verdict(self, str(error)))
-        reached = reaches(rubric.score, threshold) and not rubric.failed_required
-        verdict = Verdict(
+        rubric = await grade_by_rubric(judges, self.panel, criteria, texts, self.prompt)
+        reached = reaches(rubric.score, self.least) and not rubric.failed_required
+        return Verdict(
             Outcome.PASSED if reached else Outcome.FAILED,
             rubric.score,
-            _rubric_message(rubric, criteria, threshold, reached=reached),
-            expected=f"≥ {threshold:g}",
+            _rubric_message(rubric, criteria, self.least, reached=reached),
+            expected=f"≥ {self.least:g}",
             details=_rubric_details(rubric, criteria),
         )
-        return judges.on(_advisory_or_not(verdict, judges, panel, rubric.prompt_sha256))
 
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
@@ -516,33 +380,6 @@ class LlmJudgeConfig(JudgeKeys, total=False):
 
 def _rubric_place(name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
     return (name,) if name == "value" or name in written else ("config", name)
-
-
-def _threshold(check: JudgedCheck) -> float:
-    return DEFAULT_THRESHOLD if check.threshold is None else check.threshold
-
-
-def _no_verdict(check: JudgedCheck, message: str) -> Verdict:
-    judges = [spec.name for spec in check.panel.judges]
-    details = {"prompt_sha256": prompt_digest(check.prompt), "judges": judges}
-    return broken(message)._replace(expected=f"≥ {_threshold(check):g}", details=details)
-
-
-def _advisory_or_not(
-    verdict: Verdict, judges: MeteredJudges, panel: Panel, prompt_sha256: str
-) -> Verdict:
-    """Return the verdict; one of a judge that may not decide is marked so."""
-    if all(judges.trusted(spec, prompt_sha256) for spec in panel.judges):
-        return verdict
-    note = "reported only: the judge is not calibrated for this prompt"
-    message = f"{note}; {verdict.message}" if verdict.message else note
-    return verdict._replace(message=message, details={**(verdict.details or {}), "advisory": True})
-
-
-def _message(score: float, threshold: float, reasoning: str, *, reached: bool) -> str:
-    sign = "≥" if reached else "<"
-    reason = f": {reasoning}" if reasoning else ""
-    return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{reason}")
 
 
 def _judgement_details(judgement: Judgement) -> dict[str, Any]:

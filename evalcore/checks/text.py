@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Literal, Protocol, Required
+from typing import Any, ClassVar, Literal, Required
 
 from typing_extensions import TypedDict
 
@@ -180,57 +180,45 @@ class EqualsKeys(TypedDict, total=False):
     value: Required[Any]
 
 
-class Regex(Check):
-    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
+class PatternCheck(Check):
+    """A check that searches for a pattern."""
 
-    An invalid pattern and a search that takes longer than the context allows are errors.
-    """
-
-    of_text: ClassVar[bool] = True
     expected_field: ClassVar[str] = "pattern"
 
     pattern: str
     flags: str = ""
     dialect: Literal["python", "ecmascript"] = "python"
 
-    def check(self, subject: Subject) -> Verdict:
-        """Search the output."""
-        return match_text(self, subject.output, subject.context.regex_timeout_s)
-
     def faults(self) -> Iterator[Fault]:
         """Yield that the dialect does not allow the pattern or its flags."""
-        return pattern_faults(self)
+        try:
+            compile_pattern(self.pattern, self.flags, self.dialect)
+        except PatternError as error:
+            field = "pattern"
+            if self.flags:
+                with suppress(PatternError):
+                    compile_pattern(self.pattern, "", self.dialect)
+                    field = "flags"
+            yield Fault((field,), str(error))
+
+    def match(self, text: str, timeout_s: float) -> Verdict:
+        """Return whether the pattern matches somewhere in the text."""
+        try:
+            pattern = compile_pattern(self.pattern, self.flags, self.dialect)
+            is_found = pattern.is_found_in(text, timeout_s)
+        except PatternError as error:
+            return broken(str(error))
+        return PASSED if is_found else failed(f"no match of {quote_pattern(self.pattern)}")
 
 
-class HasPattern(Protocol):
-    """What a search needs of a check."""
+class Regex(PatternCheck):
+    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
 
-    @property
-    def pattern(self) -> str: ...  # noqa: D102 - fields
-    @property
-    def flags(self) -> str: ...  # noqa: D102 - fields
-    @property
-    def dialect(self) -> str: ...  # noqa: D102 - fields
+    An invalid pattern and a search that takes longer than the context allows are errors.
+    """
 
+    of_text: ClassVar[bool] = True
 
-def pattern_faults(check: HasPattern) -> Iterator[Fault]:
-    """Yield that the dialect does not allow a check's pattern, or not with its flags."""
-    try:
-        compile_pattern(check.pattern, check.flags, check.dialect)
-    except PatternError as error:
-        field = "pattern"
-        if check.flags:
-            with suppress(PatternError):
-                compile_pattern(check.pattern, "", check.dialect)
-                field = "flags"
-        yield Fault((field,), str(error))
-
-
-def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:
-    """Return whether the pattern matches somewhere in the text, as a verdict."""
-    try:
-        pattern = compile_pattern(check.pattern, check.flags, check.dialect)
-        is_found = pattern.is_found_in(text, timeout_s)
-    except PatternError as error:
-        return broken(str(error))
-    return PASSED if is_found else failed(f"no match of {quote_pattern(check.pattern)}")
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output."""
+        return self.match(subject.output, subject.context.regex_timeout_s)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Required
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.judged import Criteria
+from evalcore.checks.criteria import Criteria
 from evalcore.formats.section import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.targets import TargetShape
 from evalcore.formats.workspaces import TargetHooksShape, WorkspaceValue

@@ -166,8 +166,7 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
         ),
         (
             "{type: llm-grader, config: {a: 1}, judge: default}",
-            "test 'a': tests[0].assertions[0].config has no effect: it is read by a program that "
-            "writes the prompt",
+            "test 'a': tests[0].assertions[0].config has no effect: a prompt is a text",
         ),
         (
             "{type: llm-grader, max_steps: 3, judge: default}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
@@ -31,19 +30,16 @@ from evalcore.judging.prompts import conversation_text, expected_text
 from evalcore.model.assertion import Verdict, broken
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, message_array
-from evalcore.settings import read_settings
+from evalcore.redaction.redactor import PROCESS
 from evalcore.shapes import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.trust.files import attached_paths, with_file_texts, with_files
 from evalcore.trust.secrets import (
     MARK,
     Variables,
-    nearest_env_file,
-    resolved,
     secret_options,
     substituted,
     suite_variables,
     telling_values,
-    variables_from,
 )
 from evalcore.trust.text import last_words, redact, tail_line
 from evalcore.wording import one_line
@@ -208,14 +204,10 @@ def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironmen
     What stands for a `${{ NAME }}` is secret, and what is called a secret. Raise `TargetError`
     that names a variable that may not be read or is not set.
     """
-    values = dict(written)
-    secrets = set(telling_values(values))
-    if any(MARK in text for text in values.values()):
-        path = nearest_env_file(folder)
-        names = read_settings(os.environ, Path.cwd()).readable_names
-        variables = variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
-        values = resolved({"env": values}, folder, variables)[0]["env"]
-        secrets |= {values[name] for name, text in written.items() if MARK in text}
+    values: dict[str, str] = with_values(dict(written), folder)
+    secrets = {values[name] for name, text in written.items() if MARK in text}
+    PROCESS.learn(secrets)
+    secrets |= {*telling_values(values)}
     return GraderEnvironment(values, tuple(secrets))
 
 

@@ -98,14 +98,6 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
         notes.add("a judge sees the prompts of all variants of a case, not the one that is graded")
     if several and module.text is not None:
         notes.add("Python assertions get the prompts of all variants as context['prompt']")
-    prompt_values = [
-        each
-        for case in cases.values()
-        for each in (case.input.values() if several else [case.input])
-    ]
-    has_messages = any(isinstance(each, list) for each in prompt_values)
-    if has_messages and any(target["provider"] == "echo" for target in targets):
-        notes.add("echo repeats the last user message, promptfoo's the prompt as JSON")
     return Converted(
         Format.SUITE,
         options.name,

@@ -115,7 +115,7 @@ def resolved_refs(value: Any, root: Any, depth: int = 0) -> Any:
 _FILE: Final = re.compile(r"^[\w./*\\ -]+\.(?:txt|md|json|jsonl|ya?ml|csv|j2|py|js|ts|mjs|cjs)$")
 _DEFAULT: Final = "{{prompt}}"
 _PROGRAM: Final = "exec:"
-_BETWEEN: Final = "---"
+_BETWEEN: Final = re.compile(r"^[ \t]*---[ \t\r]*$", re.MULTILINE)
 _KEYS: Final = {"id", "label", "display", "raw"}
 
 
@@ -166,11 +166,7 @@ def _prompts_of(entry: Any, folder: Path) -> Iterator[Prompt]:
         yield Prompt(entry, label)
         return
     for path in named_files(folder, entry):
-        if path.suffix.lower() == ".csv":
-            yield from _rows(path, label)
-            continue
-        for text in _texts(path):
-            yield Prompt(text, label)
+        yield from (Prompt(text, own or label) for text, own in _texts(path))
 
 
 def _existing(folder: Path, name: str) -> Iterator[Path]:
@@ -180,39 +176,21 @@ def _existing(folder: Path, name: str) -> Iterator[Path]:
         return
 
 
-def _rows(path: Path, label: str | None) -> Iterator[Prompt]:
-    """Yield the prompts of a table: of the column `prompt`, or of its lines if it has one column.
-
-    The column `label` goes before the label of the table.
-    """
-    text = read_text(path)
-    if "," in text:
-        for row in read_value(path):
-            if row.get("prompt"):
-                yield Prompt(row["prompt"], row.get("label") or label)
-        return
-    lines = [line for line in text.replace("\r\n", "\n").split("\n") if line.strip()]
-    has_head = lines[:1] and lines[0].strip().lower() == "prompt"
-    yield from (Prompt(line, label) for line in lines[1 if has_head else 0 :])
-
-
-def _texts(path: Path) -> Iterator[str]:
+def _texts(path: Path) -> Iterator[tuple[str, str | None]]:
+    """Yield the prompts in a file, with their labels: a table has the columns `prompt`, `label`."""
     suffix = path.suffix.lower()
-    if suffix in (".yaml", ".yml"):
-        yield orjson.dumps(read_value(path)).decode()
-    elif suffix == ".jsonl":
-        yield from (orjson.dumps(line).decode() for line in read_value(path))
+    if suffix == ".csv":
+        rows = read_value(path)
+        yield from ((row["prompt"], row.get("label")) for row in rows if row.get("prompt"))
+    elif suffix in (".yaml", ".yml", ".jsonl"):
+        value = read_value(path)
+        for each in value if suffix == ".jsonl" else [value]:
+            yield orjson.dumps(each).decode(), None
     elif suffix == ".txt":
-        lines: list[str] = []
-        for line in [*read_text(path).replace("\r\n", "\n").split("\n"), _BETWEEN]:
-            if line.strip() != _BETWEEN:
-                lines.append(line)
-                continue
-            if "\n".join(lines).strip():
-                yield "\n".join(lines).strip()
-            lines = []
+        texts = (text.strip() for text in _BETWEEN.split(read_text(path)))
+        yield from ((text, None) for text in texts if text)
     else:
-        yield read_text(path)
+        yield read_text(path), None
 
 
 _HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""

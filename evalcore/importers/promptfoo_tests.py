@@ -643,18 +643,13 @@ def _merged(default: Test, test: Test) -> Test:
 
 def _own_variables(written: Any, folder: Path) -> dict[str, Any]:
     """Return the variables of a test; of a file, or of several, their contents together."""
-    if written is None:
-        return {}
     if isinstance(written, Mapping):
         return dict(written)
-    variables: dict[str, Any] = {}
-    for name in written if isinstance(written, list) else [written]:
-        for path in named_files(folder, str(name)):
-            value = read_value(path)
-            if not isinstance(value, Mapping):
-                raise NotTakenOverError(f"{path.name} holds no variables")
-            variables.update(value)
-    return variables
+    names = written if isinstance(written, list) else [written] if written else []
+    values = [read_value(path) for name in names for path in named_files(folder, str(name))]
+    if not all(isinstance(value, Mapping) for value in values):
+        raise NotTakenOverError(f"{names[0]} holds no variables")
+    return {key: each for value in values for key, each in value.items()}
 
 
 def _combinations(variables: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:

@@ -339,21 +339,19 @@ def test_what_counts_otherwise_than_in_promptfoo_is_noted(tmp_path: Path) -> Non
         assert part in text
 
 
-def test_tables_of_prompts_have_labels_and_a_head_if_they_have_columns(tmp_path: Path) -> None:
+def test_files_of_prompts_may_hold_several(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('prompt,label\n"Say, hi",Short\n,none\nBye,\n', "utf-8")
-    (tmp_path / "b.csv").write_text("Say hi\n\nSay bye\n", "utf-8")
-    (tmp_path / "c.csv").write_text("Prompt\nSay hi\n", "utf-8")
+    (tmp_path / "b.txt").write_text("Say hi\n---\n\nSay\nbye\r\n---\r\n", "utf-8", newline="")
     prompts = [
         (prompt.raw, prompt.label)
-        for name in "abc"
-        for prompt in read_prompts(f"file://{name}.csv", tmp_path, Notes())
+        for name in ("a.csv", "b.txt")
+        for prompt in read_prompts(f"file://{name}", tmp_path, Notes())
     ]
     assert prompts == [
         ("Say, hi", "Short"),
         ("Bye", None),
         ("Say hi", None),
-        ("Say bye", None),
-        ("Say hi", None),
+        ("Say\nbye", None),
     ]
 
 

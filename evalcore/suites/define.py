@@ -533,9 +533,6 @@ def _scorer(scorer: Any, names: LocalNames) -> Any:
     return {**named, **names.describe(scorer)}
 
 
-_LISTS: Final = ("scorers", "gates")
-
-
 def with_importable_names(
     suite: EvalSuite, module: ModuleType, name: str, imports: ImportPolicy
 ) -> EvalSuite:
@@ -574,29 +571,15 @@ def _is_imported_as(reference: str, value: Any, imports: ImportPolicy) -> bool:
         return False
 
 
-def _renamed(raw: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(value: Any, references: Mapping[str, str]) -> Any:
     """Return what a suite file would say, its functions by their references."""
-
-    def renamed(entry: Any) -> Any:
-        if not isinstance(entry, Mapping) or entry.get("callable") not in references:
-            return entry
-        written = {key: value for key, value in entry.items() if key != "behaviour"}
-        return {**written, "callable": references[entry["callable"]]}
-
-    changed = {**raw, **{key: _each(raw[key], renamed) for key in _LISTS if key in raw}}
-    flow = raw.get("flow")
-    if isinstance(flow, Mapping):
-        changed["flow"] = {key: renamed(value) for key, value in renamed(flow).items()}
-    if isinstance(raw.get("cases"), list):
-        changed["cases"] = [_renamed_case(case, renamed) for case in raw["cases"]]
-    return changed
-
-
-def _renamed_case(case: Any, renamed: Callable[[Any], Any]) -> Any:
-    if not isinstance(case, Mapping) or "assertions" not in case:
-        return case
-    return {**case, "assertions": _each(case["assertions"], renamed)}
-
-
-def _each(entries: Any, renamed: Callable[[Any], Any]) -> Any:
-    return [renamed(entry) for entry in entries] if isinstance(entries, list) else entries
+    if isinstance(value, list):
+        return [_renamed(member, references) for member in value]
+    if not isinstance(value, Mapping):
+        return value
+    local = value.get("callable")
+    reference = references.get(local) if isinstance(local, str) else None
+    if reference is not None:
+        value = {key: member for key, member in value.items() if key != "behaviour"}
+    renamed = {key: _renamed(member, references) for key, member in value.items()}
+    return renamed if reference is None else {**renamed, "callable": reference}

@@ -15,10 +15,16 @@ import yaml
 
 from evalcore.errors import LoadError
 from evalcore.importers.converted import Notes
-from evalcore.importers.promptfoo_providers import NotTakenOverError, read_prompts
-from evalcore.importers.promptfoo_templates import RenderError, json_path, render, rendered_prompt
-from evalcore.importers.promptfoo_tests import WORDS, Written, as_member, assertion_of_text
-from evalcore.importers.promptfoo_tests import test_of_row as row_as_test
+from evalcore.importers.promptfoo import WORDS, Written, as_member, assertion_of_text
+from evalcore.importers.promptfoo import test_of_row as row_as_test
+from evalcore.importers.promptfoo_providers import (
+    NotTakenOverError,
+    RenderError,
+    json_path,
+    read_prompts,
+    render,
+    rendered_prompt,
+)
 from evalcore.model.evidence import Metrics
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore

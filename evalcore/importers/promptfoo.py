@@ -52,6 +52,7 @@ from evalcore.importers.promptfoo_providers import (
 from evalcore.importers.registry import ImportOptions
 from evalcore.model.evidence import PRIMARY_PATH
 from evalcore.model.suite import Format
+from evalcore.patterns import ECMASCRIPT, PatternError, compile_pattern
 from evalcore.problems import Problems
 from evalcore.wording import describe, one_line
 
@@ -60,12 +61,6 @@ AT: Final = "\0at"
 """The key under which the importer keeps where a test or an assertion stands in the files."""
 
 _QUOTED: Final = re.compile(r'(".*?"|[^,]+)(?=\s*,|\s*$)')
-_PART: Final = re.compile(r"\\k<\w+>|\\c[A-Za-z]|\\.|.", re.DOTALL)
-# The letters that an escape of JavaScript gives a meaning; any other stands for itself.
-_ESCAPES: Final = frozenset("dDwWsSbBnrtfvxu")
-_CLASS_OPERATORS: Final = frozenset("[&~|")
-_ONLY_PYTHON: Final = re.compile(r"^\(\?[aiLmsux]+\)")
-_GROUP: Final = re.compile(r"\(\?<(?![=!])")
 
 
 class Written(NamedTuple):
@@ -116,35 +111,11 @@ def _equals(written: Written) -> Assertion:
 
 
 def _regex(written: Written) -> Assertion:
-    """Return the pattern in Python's dialect: digits and words are ASCII, `$` is the very end."""
-    if _ONLY_PYTHON.search(written.text):
-        raise NotTakenOverError("the pattern is none of JavaScript's: it begins with flags")
-    named = _GROUP.sub("(?P<", written.text)
-    in_class, python = False, ""
-    for part in _PART.findall(named):
-        was_in_class = in_class
-        in_class = (part == "[" or in_class) and part != "]"
-        python += _python_part(part, in_class=was_in_class, has_names=named != written.text)
-    python = f"(?a){python}" if re.search(r"\\[wdbWDB]", python) else python
     try:
-        re.compile(python)
-    except re.error as error:
-        raise NotTakenOverError(f"the pattern is none of Python's: {error}") from error
-    return {"type": "regex", "value": python}
-
-
-def _python_part(part: str, *, in_class: bool, has_names: bool) -> str:
-    """Return a part of a pattern of JavaScript (without its flag `u`) as Python writes it."""
-    if part == "$":
-        return "$" if in_class else r"\Z"
-    if in_class and part in _CLASS_OPERATORS:
-        return f"\\{part}"  # Python keeps `[[` and `&&` in a class for later use
-    if part.startswith(r"\k<"):
-        return f"(?P={part[3:-1]})" if has_names else part[1:]
-    if part.startswith(r"\c") and len(part) == 3:
-        return f"\\x{ord(part[2]) % 32:02x}"
-    is_letter = len(part) == 2 and part[0] == "\\" and part[1].isalpha()
-    return part[1] if is_letter and part[1] not in _ESCAPES else part
+        compile_pattern(written.text, dialect=ECMASCRIPT)
+    except PatternError as error:
+        raise NotTakenOverError(f"the pattern is none of JavaScript's: {error}") from error
+    return {"type": "regex", "value": written.text, "config": {"dialect": ECMASCRIPT}}
 
 
 def _json(kind: str) -> Callable[[Written], Assertion]:

@@ -111,9 +111,9 @@ def test_both_ways_to_register_agree(registered: PrefectServer, checkout: Path) 
     changed = [line for line in lines if line.startswith("changed")]
     fields = "pull_steps, parameter_openapi_schema)"
     assert [line.partition("(")[2] for line in changed] == [fields] * 6
-    # Nor does it know another step that enters the folder.
+    # Nor does it take another step that enters the folder.
     (step,) = {line for line in lines if "pull_steps:" in line}
-    assert re.findall(r'"(\w*)": {"directory": "(.*?)"}', step) == [
+    assert re.findall(r'(\w+)": {"directory": "(.*?)"}', step) == [
         ("set_working_directory", str(checkout)),
         ("enter_folder", str(checkout)),
     ]

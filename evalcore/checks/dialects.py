@@ -13,9 +13,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
-from evalcore.declared.base import summary
-from evalcore.declared.types import Scalar, Share, Text, Weight
-from evalcore.shapes import adapter
+from evalcore.shapes import Scalar, Share, Text, Weight, adapter
 from evalcore.wording import Loc, value_text
 
 
@@ -299,24 +297,3 @@ def assertion_schema(dialect: Dialect, definitions: dict[str, Any]) -> dict[str,
     schema = adapter(union).json_schema()
     definitions |= schema.pop("$defs")
     return schema
-
-
-_FILES: Final = {Dialect.WORKFLOW: "workflow", Dialect.TEST: "test", Dialect.SUITE: "suite"}
-
-
-def assertions_table() -> str:
-    """Return the table of assertion types in docs/reference/assertions.md."""
-    kinds: dict[str, list[AssertionType]] = {}
-    for dialect in _FILES:
-        for name, kind in assertion_types(dialect).items():
-            kinds.setdefault(name, []).append(kind)
-    rows = ["| type | files | keys | check | passes when |", "|---|---|---|---|---|"]
-    for name, of_name in kinds.items():
-        files = ", ".join(_FILES[kind.dialect] for kind in of_name)
-        keys = dict.fromkeys(key for kind in of_name for key in kind.own_keys)
-        shown_keys = ", ".join(f"`{key}`" for key in keys) or "–"
-        check = of_name[0].check
-        rows.append(
-            f"| `{name}` | {files} | {shown_keys} | `{check}` | {summary(find_check(check))} |"
-        )
-    return "\n".join(rows)

@@ -174,7 +174,7 @@ def _document(path: Path) -> Mapping[str, Any]:
     """Return a suite file as it is written; nothing of a large one."""
     if path.suffix.lower() not in _SUITE_SUFFIXES or not _is_small(path):
         return {}
-    from evalcore.formats.script_suite.includes import read_script_document
+    from evalcore.formats.includes import read_script_document
 
     with suppress(EvalError):
         raw = read_script_document(path, str(path)).document.value

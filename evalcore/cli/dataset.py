@@ -56,7 +56,7 @@ def import_command(
     mistake in the file nothing is written.
     """
     from evalcore.datasets.committing import DatasetChange, commit
-    from evalcore.formats.dataset_file.traces import read_cases
+    from evalcore.formats.traces import read_cases
 
     _check_name(name)
     opened = chosen_store(store)

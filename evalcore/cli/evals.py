@@ -185,7 +185,7 @@ def results(server: str, run_id: str, as_json: bool) -> None:
 def export(server: str, workflow_id: str, output: Path | None) -> None:
     """Write a workflow and its saved evals as a file that `evalcore run` executes."""
     from evalcore.client import calls
-    from evalcore.formats.workflow_evals.written_file import file_of, saved_evals_text
+    from evalcore.formats.saved_evals import file_of, saved_evals_text
 
     with _client(server) as client:
         exported = client.send(calls.export_workflow(workflow_id))
@@ -212,7 +212,7 @@ def import_file(
     import orjson
 
     from evalcore.client.imports import Import
-    from evalcore.formats.workflow_evals.written_file import read_saved_evals
+    from evalcore.formats.saved_evals import read_saved_evals
 
     written = read_saved_evals(file)
     with _client(server) as client:

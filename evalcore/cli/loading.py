@@ -14,9 +14,9 @@ from evalcore.cli.options import chosen_store
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.cli.showing import one_line
 from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
+from evalcore.formats.includes import ScriptDocument, read_script_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import is_script
-from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline

@@ -6,7 +6,7 @@ import click
 import orjson
 
 from evalcore.errors import UsageError
-from evalcore.formats.json_schema import SCHEMAS, json_schema
+from evalcore.formats.registry import SCHEMAS, json_schema
 
 
 @click.command()

@@ -62,7 +62,7 @@ def starter_files(format_: str, name: str) -> dict[str, bytes]:
         for file, template in starter.files.items()
     }
     if starter.schema:
-        from evalcore.formats.json_schema import json_schema
+        from evalcore.formats.registry import json_schema
 
         schema = orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2)
         files[f"{format_}.schema.json"] = schema + b"\n"

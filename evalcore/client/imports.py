@@ -12,9 +12,8 @@ import orjson
 from evalcore.client import calls
 from evalcore.client.clients import Client
 from evalcore.errors import UsageError
-from evalcore.formats.workflow_evals.shapes import FileEval
-from evalcore.formats.workflow_evals.written_file import SavedEvalsFile, eval_fields
-from evalcore.formats.workflow_harness.registered import read_registered_workflow
+from evalcore.formats.executed_workflow import read_registered_workflow
+from evalcore.formats.saved_evals import FileEval, SavedEvalsFile, eval_fields
 from evalcore.service.wire.evals import CreateEval, UpdateEval
 from evalcore.service.wire.workflows import CreateWorkflow, ExportedWorkflow, UpdateDraft
 

@@ -57,7 +57,7 @@ from evalcore.model.exchange import (
     request_digest,
 )
 from evalcore.model.mode import Mode
-from evalcore.observability.events import CallEnded, CallRetried, ConcurrencyChanged, Observer
+from evalcore.observability.events import CallEnded, CallRetried, Observer
 from evalcore.providers.registry import open_session, send
 
 if TYPE_CHECKING:
@@ -376,7 +376,6 @@ class ItemCalls:
             self._observer.tell(
                 CallEnded(self._item.number, request, outcome, began_ns, time.time_ns())
             )
-            self._observer.tell(ConcurrencyChanged(self._limits.window.limit))
 
     def keep_messages(self) -> None:
         """Keep what is sent and received in the ledger, if the run's redaction is known."""

@@ -457,8 +457,12 @@ class OpenRun:
         if shard.missing == 0:
             shard.end(complete=True)
 
-    def _stop(self, reason: str) -> None:
+    def refuse(self, reason: str) -> None:
+        """Begin no item any more."""
         self._reason = self._reason or reason
+
+    def _stop(self, reason: str) -> None:
+        self.refuse(reason)
         self._cancel_items()
         for shard in self._running:
             shard.end(complete=False)
@@ -557,9 +561,10 @@ class Worker:
 
     def close_idle(self, opened: OpenRun) -> None:
         """Close a run that nothing is called of any more, unless it is held; in the loop."""
-        with self._lock:
-            key = next((key for key, each in self._runs.items() if each is opened), None)
+        key = next((key for key, each in tuple(self._runs.items()) if each is opened), None)
         if key is not None and key not in self._held:
+            # Before the thread starts: a call that comes meanwhile begins no item here.
+            opened.refuse("closed")
             threading.Thread(target=self.close, args=(key,), name="evalcore-close").start()
 
 

@@ -19,9 +19,9 @@ import orjson
 import yaml
 from yaml._yaml import CParser as _Parser
 
-from evalcore.declared.parameters import snake_case
 from evalcore.errors import LoadError, Problem
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
+from evalcore.shapes import snake_case
 from evalcore.wording import Loc, Locate, path_text
 
 
@@ -706,6 +706,21 @@ def too_large_at(data: bytes, value: Any) -> Loc | None:
     if b"000" not in shape or not (b"0e000" in shape or b"0e+000" in shape or _LONG in shape):
         return None
     return _too_large_at(value, ())
+
+
+SCHEMA_KEY: Final = "$schema"
+"""The key by which editors find the schema of a file; it has no effect."""
+NOTE: Final = "x-"
+"""What keys at the top of a file begin with that hold parts for YAML's aliases."""
+
+
+def without_notes(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a file without the keys that have no effect: `$schema`, and parts below `x-…`."""
+    return {
+        key: value
+        for key, value in document.items()
+        if key != SCHEMA_KEY and not (isinstance(key, str) and key.startswith(NOTE))
+    }
 
 
 def as_json(value: Any) -> Any:

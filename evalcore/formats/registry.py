@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.documents import Document, read_document
-from evalcore.formats.json_schema import without_notes
+from evalcore.formats.documents import NOTE, SCHEMA_KEY, Document, read_document, without_notes
+from evalcore.formats.includes import ScriptDocument, read_script_document
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
-from evalcore.formats.script_suite.includes import ScriptDocument, read_script_document
 from evalcore.formats.sources import is_skill_evals
 from evalcore.model.suite import Format, Suite
 from evalcore.wording import describe, did_you_mean, path_text
@@ -59,16 +58,23 @@ _PROGRAM = (
     "JSON and name that file"
 )
 
-Loader = Callable[[Document, Path, LoadOptions], Suite]
-"""Returns the suite of a document; raises `LoadError` with every mistake in it."""
-
 
 class FormatRow(NamedTuple):
-    """A format: the module and function that load it, and whether a file's mapping is of it."""
+    """A format: its module, its functions that load and make the JSON Schema, the schema's title.
+
+    `recognises` says whether a file's mapping is of it.
+    """
 
     module: str
-    function: str
+    loader: str
     recognises: Callable[[Mapping[str, Any]], bool]
+    schema: str = ""
+    title: str = ""
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """Return a function of the format's module."""
+        found: Callable[..., Any] = getattr(import_module(self.module), name)
+        return found
 
 
 # A file has the first format that recognises it. Script suites are loaded with their script.
@@ -79,31 +85,53 @@ FORMATS: Mapping[Format, FormatRow] = {
         lambda raw: (
             any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS) or is_skill_evals(raw)
         ),
+        "test_file_schema",
+        "Test file",
     ),
     Format.WORKFLOW_EVALS: FormatRow(
-        "evalcore.formats.workflow_evals.loader",
+        "evalcore.formats.saved_evals",
         "load_workflow_evals",
         lambda raw: (
             "eval" not in raw
             and (isinstance(raw.get("evals"), list) or ("evals" in raw and "workflow" in raw))
         ),
+        "workflow_evals_schema",
+        "Saved evals of a workflow",
     ),
     Format.WORKFLOW_HARNESS: FormatRow(
-        "evalcore.formats.workflow_harness.loader",
+        "evalcore.formats.workflow_file",
         "load_workflow_file",
         lambda raw: "eval" in raw or "workflow" in raw,
+        "workflow_file_schema",
+        "Workflow file with an eval section",
     ),
     Format.SCRIPT_SUITE: FormatRow(
-        "evalcore.formats.script_suite.loader",
+        "evalcore.formats.script_suite",
         "load_script_suite",
         lambda raw: "suites" in raw or isinstance(raw.get("tests"), Mapping),
+        "script_suite_schema",
+        "Script suite",
     ),
     Format.SUITE: FormatRow(
         "evalcore.formats.suite_file.loader",
         "load_suite_file",
         lambda raw: "cases" in raw and "flow" in raw,
+        "suite_file_schema",
+        "Suite: cases × variants",
     ),
 }
+SCHEMAS = tuple(format_ for format_, row in FORMATS.items() if row.schema)
+_SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def json_schema(format_: str) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a format."""
+    row = FORMATS[Format(format_)]
+    schema = row.function(row.schema)()
+    if "properties" in schema:
+        schema["properties"] = {SCHEMA_KEY: {"type": "string"}, **schema["properties"]}
+        schema["patternProperties"] = {f"^{NOTE}": True}
+    return {"$schema": _SCHEMA_DIALECT, "title": row.title, **schema}
 
 
 def load_suite(
@@ -152,7 +180,7 @@ def _load_suite(
     source = opened or read_script_document(path, file)
     format_ = forced or recognise(source.document)
     if format_ is Format.SCRIPT_SUITE:
-        from evalcore.formats.script_suite.loader import load_script_suite
+        from evalcore.formats.script_suite import load_script_suite
 
         return load_script_suite(source, path, options, script or options.script)
     if script is not None:
@@ -179,9 +207,9 @@ def _load(format_: Format, document: Document, path: Path, options: LoadOptions)
         message = f"is a {format_}; this version reads {readable}"
         raise LoadError((Problem(document.file, None, "", message),))
     if isinstance(document.value, dict):
-        document = replace(document, value=without_notes(format_, document.value))
-    load = cast("Loader", getattr(import_module(row.module), row.function))
-    return load(document, path, options)
+        document = replace(document, value=without_notes(document.value))
+    suite: Suite = row.function(row.loader)(document, path, options)
+    return suite
 
 
 def _forced(options: LoadOptions) -> Format | None:

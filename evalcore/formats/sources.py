@@ -15,8 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.documents import Document, collector_paused, read_document
-from evalcore.formats.json_schema import without_notes
+from evalcore.formats.documents import Document, collector_paused, read_document, without_notes
 from evalcore.formats.options import Selection
 from evalcore.formats.rows import (
     NO_TEST,
@@ -32,7 +31,7 @@ from evalcore.formats.rows import (
     table_tests,
 )
 from evalcore.formats.warnings import ReferenceFields, UnjudgedCases
-from evalcore.model.suite import Case, DatasetSource, Format
+from evalcore.model.suite import Case, DatasetSource
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems
 from evalcore.storage.store import ObjectStore
@@ -499,7 +498,7 @@ def defaults_beside(path: Path) -> Document | None:
             if isinstance(raw, dict) and (
                 not any(key in raw for key in (*TESTS_KEYS, *_OTHER_KEYS)) or _names_file(raw, path)
             ):
-                return replace(document, value=without_notes(Format.TEST_FILE, raw))
+                return replace(document, value=without_notes(raw))
     return None
 
 

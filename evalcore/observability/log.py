@@ -17,7 +17,6 @@ from evalcore.observability.events import (
     BUDGET,
     CallEnded,
     CallRetried,
-    ConcurrencyChanged,
     ExecutionBegun,
     ItemEnded,
     Observer,
@@ -51,7 +50,6 @@ class LogObserver(Observer):
         self._lock = threading.Lock()
         self._open = ShardSpans()
         self._budget_told = False
-        self._limit: int | None = None
 
     def _execution_begun(self, event: ExecutionBegun) -> None:
         self._write_line("info", "run.executing", **event._asdict(), mode=self._scope.mode)
@@ -124,12 +122,6 @@ class LogObserver(Observer):
             cost_usd=outcome.cost_usd,
             recorded=outcome.recorded,
         )
-
-    def _concurrency_changed(self, event: ConcurrencyChanged) -> None:
-        """Write (level debug) `window.changed`."""
-        if event.limit != self._limit:
-            self._limit = event.limit
-            self._write_line("debug", "window.changed", concurrency=event.limit)
 
     def _run_ended(self, ended: RunEnded) -> None:
         self._write_line(

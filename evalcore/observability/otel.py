@@ -1,9 +1,9 @@
-"""A run in OpenTelemetry: spans run → shard → item → call, and metrics, sent by OTLP over HTTP.
+"""A run in OpenTelemetry: spans run → shard → item → call, sent by OTLP over HTTP.
 
 All processes of a run write into one trace: its id, and that of the run's span, come from the
-run's. Spans are made when what they speak of is over. Without `cover` no input, output or
-message of an error is in them: a provider's message may repeat what it was asked. Names are those
-of the semantic conventions (gen_ai.*, server.*, http.*).
+run's. Spans are made when what they speak of is over. No input, output or message of an error is in
+them: a provider's message may repeat what it was asked. Names are those of the semantic conventions
+(gen_ai.*, server.*, http.*).
 
 Imported only when it is asked for. Where to, how often and with which headers: OpenTelemetry's own
 variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_BSP_*).
@@ -14,19 +14,14 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
-from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.metrics import CallbackOptions, Meter, Observation
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
@@ -42,12 +37,10 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.span import Span
 
-from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
+from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.observability.events import (
     CallEnded,
     CallRetried,
-    ConcurrencyChanged,
-    Cover,
     ItemEnded,
     Observer,
     RunEnded,
@@ -55,7 +48,6 @@ from evalcore.observability.events import (
     ShardBegun,
     ShardCommitted,
 )
-from evalcore.observability.log import ShardSpans
 from evalcore.version import VERSION
 
 _SAMPLED = TraceFlags(TraceFlags.SAMPLED)
@@ -111,7 +103,6 @@ _PARAMETERS = {
     "frequency_penalty": "gen_ai.request.frequency_penalty",
     "presence_penalty": "gen_ai.request.presence_penalty",
 }
-_LONGEST_TEXT = 16_384
 
 
 def is_model(request: Request) -> bool:
@@ -126,33 +117,24 @@ def call_name(request: Request) -> str:
     return str(request.parameters.get("method") or "GET").upper()
 
 
-def call_attributes(
-    call: CallEnded, *, cover: Cover | None = None, measured: bool = False
-) -> dict[str, Any]:
-    """Return a call's attributes; with `measured` only those that metrics are grouped by.
+def call_attributes(call: CallEnded) -> dict[str, Any]:
+    """Return a call's attributes.
 
-    Contents are among them where there is a `cover` to take secrets out of them.
     Of an address only host and port are told: path and query may hold secrets.
     """
     request, outcome = call.request, call.outcome
     attributes = _address_attributes(request)
     if is_model(request):
-        attributes |= _request_attributes(request, measured=measured)
+        attributes |= _request_attributes(request)
     else:
         attributes["http.request.method"] = call_name(request)
     reply = outcome if isinstance(outcome, Reply) else None
-    if reply is not None and is_model(request) and reply.model:
-        attributes["gen_ai.response.model"] = reply.model
-    if measured:
-        return attributes
     if reply is not None:
         attributes |= _reply_attributes(reply, model=is_model(request))
     elif isinstance(outcome, ProviderError):
         attributes["evalcore.attempts"] = outcome.attempts
         if outcome.status is not None:
             attributes["http.response.status_code"] = outcome.status
-    if cover is not None:
-        attributes |= _content_attributes(request, reply, cover)
     return attributes
 
 
@@ -172,7 +154,7 @@ def _address_attributes(request: Request) -> dict[str, Any]:
     return attributes
 
 
-def _request_attributes(request: Request, *, measured: bool) -> dict[str, Any]:
+def _request_attributes(request: Request) -> dict[str, Any]:
     protocol = request.endpoint.protocol
     attributes: dict[str, Any] = {
         "gen_ai.operation.name": "chat",
@@ -181,8 +163,6 @@ def _request_attributes(request: Request, *, measured: bool) -> dict[str, Any]:
         "gen_ai.system": protocol,
         "gen_ai.request.model": request.model,
     }
-    if measured:
-        return attributes
     for name, attribute in _PARAMETERS.items():
         value = request.parameters.get(name)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -205,6 +185,8 @@ def _reply_attributes(reply: Reply, *, model: bool) -> dict[str, Any]:
         "evalcore.ttft_ms": reply.ttft_ms,
     }
     attributes: dict[str, Any] = _measured(measures)
+    if model and reply.model:
+        attributes["gen_ai.response.model"] = reply.model
     if model and reply.finish_reason:
         attributes["gen_ai.response.finish_reasons"] = (reply.finish_reason,)
     return attributes
@@ -214,97 +196,17 @@ def _measured(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _content_attributes(request: Request, reply: Reply | None, cover: Cover) -> dict[str, Any]:
-    attributes, endpoint = {}, request.endpoint
-    if request.messages:
-        attributes["gen_ai.input.messages"] = text_of(cover(list(request.messages), endpoint))
-    if reply is not None:
-        answer = {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
-        attributes["gen_ai.output.messages"] = text_of(cover([answer], endpoint))
-    return attributes
-
-
-def text_of(value: Any) -> str:
-    """Return a content as text, cut to a length that receivers take."""
-    if not isinstance(value, str):
-        value = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-    text: str = value.encode("utf-8", "replace").decode()
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
-
-
-# The buckets that the semantic conventions for generative AI advise.
-_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_TOKENS = (1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304)
-
-
-class Instruments:
-    """Instruments of one process; made once."""
-
-    def __init__(self, meter: Meter) -> None:
-        self._windows: dict[str, tuple[int, dict[str, Any]]] = {}
-        self.items = meter.create_counter(
-            "evalcore.items", unit="{item}", description="Finished work items, by outcome"
-        )
-        self.item_duration = meter.create_histogram(
-            "evalcore.item.duration", unit="s", explicit_bucket_boundaries_advisory=_SECONDS
-        )
-        self.call_duration = meter.create_histogram(
-            "gen_ai.client.operation.duration",
-            unit="s",
-            explicit_bucket_boundaries_advisory=_SECONDS,
-        )
-        self.http_duration = meter.create_histogram(
-            "http.client.request.duration", unit="s", explicit_bucket_boundaries_advisory=_SECONDS
-        )
-        self.tokens = meter.create_histogram(
-            "gen_ai.client.token.usage",
-            unit="{token}",
-            explicit_bucket_boundaries_advisory=_TOKENS,
-        )
-        self.cost = meter.create_counter(
-            "evalcore.cost", unit="USD", description="What answered calls cost"
-        )
-        self.retries = meter.create_counter(
-            "evalcore.calls.retries", unit="{call}", description="Attempts that were made again"
-        )
-        self.shards = meter.create_counter("evalcore.shards", unit="{shard}")
-        meter.create_observable_gauge(
-            "evalcore.concurrency.window",
-            callbacks=[self._observe_windows],
-            unit="{item}",
-            description="How many items may wait on calls at once",
-        )
-
-    def set_window(self, run_id: str, limit: int, attributes: dict[str, Any]) -> None:
-        """Note a run's window; it is told whenever metrics are sent."""
-        self._windows[run_id] = (limit, attributes)
-
-    def _observe_windows(self, _options: CallbackOptions) -> Iterable[Observation]:
-        return [
-            Observation(limit, attributes) for limit, attributes in tuple(self._windows.values())
-        ]
-
-
 _NS = 1_000
 
 
 class SpanObserver(Observer):
-    """Makes the spans and counts the metrics of one run in this process."""
+    """Makes the spans of one run in this process."""
 
-    def __init__(
-        self,
-        scope: RunScope,
-        telemetry: Telemetry,
-        cover: Cover | None = None,
-    ) -> None:
+    def __init__(self, scope: RunScope, telemetry: Telemetry) -> None:
         self._scope = scope
         self._tracer = telemetry.tracer
         self._ids = telemetry.ids
-        self._count = telemetry.instruments
-        self._cover = cover
-        self._endpoints: dict[str, Endpoint] = {}
         self._named = {"evalcore.suite": scope.suite, "evalcore.mode": scope.mode}
-        self._open = ShardSpans()
         self._shards: dict[int, Span] = {}
         self._items: dict[int, int] = {}
         self._retried: dict[int, list[CallRetried]] = {}
@@ -313,7 +215,6 @@ class SpanObserver(Observer):
     def _shard_begun(self, event: ShardBegun) -> None:
         """Open the shard's span."""
         shard, items = event
-        self._open.begin(shard, items)
         parent = parent_of(self._scope.run_id, span_id_of(self._scope.run_id))
         self._shards[shard] = self._tracer.start_span(
             f"shard {shard}",
@@ -329,20 +230,13 @@ class SpanObserver(Observer):
     def _shard_committed(self, event: ShardCommitted) -> None:
         """End the shard's span."""
         shard, _, committed = event
-        self._open.end(shard)
         span = self._shards.pop(shard, None)
         if span is not None:
             span.set_attribute("evalcore.committed", committed)
             span.end()
-        outcome = "committed" if committed else "discarded"
-        self._count.shards.add(1, {**self._named, "evalcore.outcome": outcome})
 
     def _item_ended(self, item: ItemEnded) -> None:
         """Make the item's span."""
-        outcome = str(item.outcome or item.status)
-        named = {**self._named, "evalcore.outcome": outcome, "evalcore.variant": item.variant}
-        self._count.items.add(1, named)
-        self._count.item_duration.record((item.ended_us - item.started_us) / 1e6, named)
         with self._lock:
             span_id = self._items.pop(item.number, None)
         parent = self._shards.get(item.shard)
@@ -352,17 +246,15 @@ class SpanObserver(Observer):
             "evalcore.item": item.number,
             "evalcore.case.id": item.case_id,
             "evalcore.iteration": item.iteration,
+            "evalcore.variant": item.variant,
             "evalcore.status": str(item.status),
+            "evalcore.outcome": str(item.outcome or item.status),
             "evalcore.attempts": item.attempts,
             "evalcore.score": item.score,
             "evalcore.reason": item.reason,
             "evalcore.target": item.target,
-            **named,
+            **self._named,
         }
-        if self._cover is not None:
-            attributes["evalcore.input"] = self._covered(item.input)
-            if item.output is not None:
-                attributes["evalcore.output"] = self._covered(item.output)
         run_id = self._scope.run_id
         context = set_span_in_context(parent or parent_of(run_id, span_id_of(run_id)))
         with self._ids.giving(span_id):
@@ -373,31 +265,21 @@ class SpanObserver(Observer):
                 start_time=item.started_us * _NS,
             )
         if item.error is not None:
-            self._fail(span, item.error.get("kind", ""), item.error.get("message", ""))
+            _fail(span, item.error.get("kind", ""))
         span.end(item.ended_us * _NS)
 
     def _call_retried(self, retried: CallRetried) -> None:
-        """Count a retry; it becomes an event of the call's span."""
-        provider = retried.request.endpoint.provider
-        named = {"error.type": _type(retried.error), "evalcore.provider": provider}
-        self._count.retries.add(1, {**self._named, **named})
+        """Keep a retry, which becomes an event of the call's span."""
         with self._lock:
             self._retried.setdefault(id(retried.request), []).append(retried)
 
     def _call_ended(self, call: CallEnded) -> None:
         """Make the call's span; the item that it belongs to gets its span later."""
-        self._measure(call)
         with self._lock:
             retried = self._retried.pop(id(call.request), [])
             item = self._items.setdefault(call.item, self._ids.generate_span_id())
-        endpoint = call.request.endpoint
-        if self._cover is not None:
-            self._endpoints[endpoint.base_url] = endpoint
-        attributes = call_attributes(call, cover=self._cover)
+        attributes = call_attributes(call)
         attributes |= {"evalcore.run.id": self._scope.run_id, "evalcore.item": call.item}
-        shard = self._open.shard_of(call.item)
-        if shard is not None:
-            attributes["evalcore.shard"] = shard
         span = self._tracer.start_span(
             call_name(call.request),
             set_span_in_context(parent_of(self._scope.run_id, item)),
@@ -409,14 +291,8 @@ class SpanObserver(Observer):
             told = {"evalcore.attempt": retry.attempt, "evalcore.delay_s": retry.delay_s}
             span.add_event("retry", {"error.type": _type(retry.error), **told}, retry.at_ns)
         if isinstance(call.outcome, ProviderError):
-            self._fail(span, _type(call.outcome), call.outcome.message)
+            _fail(span, _type(call.outcome))
         span.end(call.ended_ns)
-
-    def _concurrency_changed(self, event: ConcurrencyChanged) -> None:
-        """Keep the number for the gauge."""
-        run_id = self._scope.run_id
-        named = {**self._named, "evalcore.run.id": run_id}
-        self._count.set_window(run_id, event.limit, named)
 
     def _run_ended(self, ended: RunEnded) -> None:
         """Make the run's span, under the id that its shards know."""
@@ -440,43 +316,11 @@ class SpanObserver(Observer):
             span.set_status(Status(StatusCode.ERROR, "errors prevented the decision"))
         span.end(_ns_of(ended.ended_at))
 
-    def _fail(self, span: Span, kind: str, message: str) -> None:
-        span.set_attribute("error.type", kind)
-        covered = None if self._cover is None else self._covered(message)
-        span.set_status(Status(StatusCode.ERROR, covered or kind))
-        event: dict[str, str] = {"exception.type": kind}
-        span.add_event("exception", event | ({"exception.message": covered} if covered else {}))
 
-    def _measure(self, call: CallEnded) -> None:
-        """Count what a call took, used and cost; a recorded answer is no call."""
-        outcome = call.outcome
-        named = call_attributes(call, measured=True) | self._named
-        took_s = (call.ended_ns - call.began_ns) / 1e9
-        if isinstance(outcome, ProviderError):
-            named["error.type"] = _type(outcome)
-        elif outcome.recorded:
-            return
-        histogram = (
-            self._count.call_duration if is_model(call.request) else self._count.http_duration
-        )
-        histogram.record(took_s, named)
-        if isinstance(outcome, ProviderError):
-            return
-        usage = outcome.usage
-        for kind, tokens in (("input", usage.input_tokens), ("output", usage.output_tokens)):
-            if tokens is not None:
-                self._count.tokens.record(tokens, {**named, "gen_ai.token.type": kind})
-        if outcome.cost_usd:
-            self._count.cost.add(outcome.cost_usd, named)
-
-    def _covered(self, value: Any) -> str:
-        """Return a content without the secrets of the environment and of every endpoint asked."""
-        if self._cover is None:
-            return ""
-        value = self._cover(value, None)
-        for endpoint in tuple(self._endpoints.values()):
-            value = self._cover(value, endpoint)
-        return text_of(value)
+def _fail(span: Span, kind: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, kind))
+    span.add_event("exception", {"exception.type": kind})
 
 
 _NO_PARENT = parent_of("", 0)
@@ -495,7 +339,7 @@ _TIMEOUT_S = 5
 
 
 class Telemetry:
-    """Spans and metrics of this process; what is left is sent when the process ends."""
+    """Spans of this process; what is left is sent when the process ends."""
 
     def __init__(self) -> None:
         resource = Resource.create(
@@ -509,13 +353,10 @@ class Telemetry:
         exporter = OTLPSpanExporter(timeout=timeout_s)
         tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=queue))
         self.tracer = tracers.get_tracer("evalcore", VERSION)
-        reader = PeriodicExportingMetricReader(OTLPMetricExporter(timeout=timeout_s))
-        meters = MeterProvider(metric_readers=[reader], resource=resource)
-        self.instruments = Instruments(meters.get_meter("evalcore", VERSION))
 
-    def observer(self, scope: RunScope, cover: Cover | None) -> SpanObserver:
-        """Return the observer of one run; without `cover` no contents are told."""
-        return SpanObserver(scope, self, cover)
+    def observer(self, scope: RunScope) -> SpanObserver:
+        """Return the observer of one run."""
+        return SpanObserver(scope, self)
 
 
 @lru_cache(maxsize=1)

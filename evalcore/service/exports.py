@@ -11,7 +11,7 @@ import orjson
 from sqlalchemy import select
 
 from evalcore.checks.saved_eval import EvalAssertion
-from evalcore.formats.workflow_evals.shapes import FileEval, FileSource, FileTarget
+from evalcore.formats.saved_evals import FileEval, FileSource, FileTarget
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow
 from evalcore.service.drafts import read_draft

@@ -140,17 +140,6 @@ def options_model(kind: str) -> type[BaseModel]:
     return cast("type[BaseModel]", getattr(_module_of(row), row.options))
 
 
-def targets_table() -> str:
-    """Return the table of providers in docs/reference/targets.md."""
-    from evalcore.declared.base import fields_cell, summary
-
-    rows = ["| provider | does | options |", "|---|---|---|"]
-    for kind, row in KINDS.items():
-        does = summary(row.runnable)
-        rows.append(f"| `{kind}` | {does} | {fields_cell(options_model(kind))} |")
-    return "\n".join(rows)
-
-
 def _module_of(row: TargetKind) -> ModuleType:
     from evalcore.shapes import without_plugins
 

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal, TypeVar
 
 from pydantic import ValidationError
 
-from evalcore.declared.base import fields_cell, summary
 from evalcore.model.evidence import NOTHING
 from evalcore.shapes import adapter
 from evalcore.workflow import blocks
@@ -52,16 +51,6 @@ BLOCK_TYPES: Final[Mapping[str, type[Block]]] = MappingProxyType(
 def block_class(kind: str) -> type[Block]:
     """Return the class of a type."""
     return BLOCK_TYPES.get(kind, UnknownBlock)
-
-
-def blocks_table() -> str:
-    """Return the table of block types in docs/reference/workflow-engine.md."""
-    rows = ["| type | own fields | does |", "|---|---|---|"]
-    for kind, block in BLOCK_TYPES.items():
-        # Keys that blocks of every type have are shown with those that need them.
-        shared = tuple(key for key in Block.model_fields if key not in block.needs)
-        rows.append(f"| `{kind}` | {fields_cell(block, shared)} | {summary(block)} |")
-    return "\n".join(rows)
 
 
 def asks_model(kind: object) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import runpy
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, get_type_hints
@@ -12,17 +13,14 @@ import click
 import pytest
 from typing_extensions import is_typeddict
 
-from evalcore.checks.dialects import assertion_types, assertions_table
+from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import Dialect
-from evalcore.checks.scorers import scorers_table
 from evalcore.cli.main import cli
 from evalcore.formats import section as shapes
+from evalcore.formats import workflow_file as workflow_file_shapes
 from evalcore.formats.test_file import shapes as test_file_shapes
-from evalcore.formats.workflow_harness import shapes as workflow_harness_shapes
-from evalcore.gates.registry import gates_table
 from evalcore.settings import FILE_NAME, Settings
-from evalcore.targets.registry import KINDS, options_model, targets_table
-from evalcore.workflow.reading import blocks_table
+from evalcore.targets.registry import KINDS, options_model
 from tests.support.shell import ROOT, evalcore
 
 REFERENCE = ROOT / "docs/reference"
@@ -110,18 +108,24 @@ def test_every_setting_is_documented() -> None:
         assert f"| {variable} | `{name}` |" in COMMAND_LINE
 
 
-@pytest.mark.parametrize(
-    ("page", "table"),
-    [
-        ("assertions.md", assertions_table),
-        ("gates.md", gates_table),
-        ("suites.md", scorers_table),
-        ("targets.md", targets_table),
-        ("workflow-engine.md", blocks_table),
-    ],
-)
-def test_a_generated_table_is_that_of_the_classes(page: str, table: Callable[[], str]) -> None:
-    assert table() in (REFERENCE / page).read_text("utf-8"), "run python .ci/tables.py"
+GENERATED = [
+    (name, written)
+    for page in sorted(REFERENCE.glob("*.md"))
+    for name, written in re.findall(
+        r"<!-- table: (\S+) -->\n\n(.*?)\n\n<!-- end -->", page.read_text("utf-8"), re.DOTALL
+    )
+]
+
+
+@pytest.mark.parametrize(("name", "written"), GENERATED, ids=[name for name, _ in GENERATED])
+def test_a_generated_table_is_that_of_the_classes(name: str, written: str) -> None:
+    tables = runpy.run_path(str(ROOT / ".ci/tables.py"))["TABLES"]
+    assert tables[name]() == written, "run python .ci/tables.py"
+
+
+def test_the_tables_of_the_pages_are_found() -> None:
+    names = {name for name, _ in GENERATED}
+    assert names >= {"assertions", "gates", "scorers", "targets", "blocks", "result-columns"}
 
 
 def typed_dicts(module: Any) -> Iterator[type]:
@@ -132,7 +136,7 @@ def typed_dicts(module: Any) -> Iterator[type]:
 
 
 def documented_keys() -> Iterator[str]:
-    for module in (shapes, test_file_shapes, workflow_harness_shapes):
+    for module in (shapes, test_file_shapes, workflow_file_shapes):
         for shape in typed_dicts(module):
             blocks = shape.__name__.endswith("Block")
             if not blocks and shape.__name__ not in UNDOCUMENTED_SHAPES:

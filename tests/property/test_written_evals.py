@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evalcore.formats.workflow_evals.shapes import FileEval
-from evalcore.formats.workflow_evals.written_file import (
+from evalcore.formats.saved_evals import (
+    FileEval,
     eval_fields,
     file_of,
     read_saved_evals,

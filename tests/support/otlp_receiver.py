@@ -10,9 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 
@@ -38,11 +35,10 @@ class Span:
 
 @dataclass
 class Receiver:
-    """What has arrived so far. `points` are metrics by name: attributes and value (or count)."""
+    """What has arrived so far."""
 
     url: str = ""
     spans: list[Span] = field(default_factory=list)
-    points: dict[str, list[tuple[dict[str, Any], float]]] = field(default_factory=dict)
     raw: bytes = b""
     resources: list[dict[str, Any]] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -57,8 +53,6 @@ class Receiver:
             self.raw += body
             if path == "/v1/traces":
                 self._take_spans(ExportTraceServiceRequest.FromString(body))
-            elif path == "/v1/metrics":
-                self._take_points(ExportMetricsServiceRequest.FromString(body))
 
     def _take_spans(self, request: ExportTraceServiceRequest) -> None:
         for resource in request.resource_spans:
@@ -80,21 +74,6 @@ class Receiver:
                     )
                     for span in scope.spans
                 ]
-
-    def _take_points(self, request: ExportMetricsServiceRequest) -> None:
-        for resource in request.resource_metrics:
-            for scope in resource.scope_metrics:
-                for metric in scope.metrics:
-                    kind = metric.WhichOneof("data")
-                    points = getattr(metric, str(kind)).data_points
-                    # Cumulative: the last word counts.
-                    self.points[metric.name] = [
-                        (
-                            _attributes(point.attributes),
-                            point.count if kind == "histogram" else point.as_double or point.as_int,
-                        )
-                        for point in points
-                    ]
 
 
 def _attributes(pairs: Any) -> dict[str, Any]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from typing import ParamSpec
+from typing import Any, ParamSpec
 
 P = ParamSpec("P")
 
@@ -13,14 +14,29 @@ P = ParamSpec("P")
 def start_process(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> BaseProcess:
     """Start a function of a module in a process of its own; arguments are pickled.
 
+    It has the environment of this moment.
+
     A test process has threads (of DuckDB, earlier tests), which a fork of it would
     not survive: the processes are forked from a clean one that has imported what takes long.
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["duckdb", "evalcore.history.compaction"])
-    process = context.Process(target=function, args=args, kwargs=kwargs)
+    given = (dict(os.environ), function, args, kwargs)
+    process = context.Process(target=_in_environment, args=given)
     process.start()
     return process
+
+
+def _in_environment(
+    environ: dict[str, str],
+    function: Callable[..., object],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+) -> None:
+    # The server that forks has the environment of the first test that needed it.
+    os.environ.clear()
+    os.environ.update(environ)
+    function(*args, **kwargs)
 
 
 def exit_code(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> int | None:

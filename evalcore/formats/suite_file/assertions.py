@@ -17,10 +17,9 @@ from evalcore.checks.base import AssertionValueError
 from evalcore.checks.dialects import assertion_types
 from evalcore.checks.registry import AWAITED, Dialect
 from evalcore.formats.documents import Renames
-from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
 from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empty
 from evalcore.formats.workflow_harness.assertions import read_assertion as read_workflow_assertion
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path

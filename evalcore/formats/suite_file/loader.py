@@ -6,34 +6,35 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, cast
+from typing import Annotated, Any, Final, Literal, NamedTuple, Required, cast
 
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
-from evalcore.declared.parameters import snake_case
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Document, Renames, as_json, read_document
-from evalcore.formats.faults import note_weightless
 from evalcore.formats.graders import Graders
+from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import RawTest
-from evalcore.formats.section import EvalcoreSection, SectionReader, UniqueIds, check_required_cases
-from evalcore.formats.sources import (
-    NamedFiles,
-    RowRules,
-    declared_types,
-    spool_rows,
-    suite_tests,
+from evalcore.formats.section import (
+    STRICT,
+    EvalcoreSection,
+    LimitsShape,
+    Reducers,
+    SectionReader,
+    UniqueIds,
+    WrittenGate,
+    check_required_cases,
 )
-from evalcore.formats.suite_file.assertions import SuiteAssertions
-from evalcore.formats.suite_file.shapes import SuiteCase, SuiteLevel, SuiteVariant
-from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.input_messages import (
-    InputOrigin,
-    read_named_texts,
-    read_workflow_texts,
-)
+from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool_rows, suite_tests
+from evalcore.formats.suite_file.assertions import OTHER_TYPES, SuiteAssertions
+from evalcore.formats.targets import Targets, TargetShape
 from evalcore.formats.variables import Variables, interpolate, variables_for
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, note_weightless
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.isolation.mode import ISOLATIONS
@@ -52,7 +53,17 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import CALLABLE, fields_of
+from evalcore.shapes import (
+    CALLABLE,
+    Count,
+    Repetitions,
+    Share,
+    Text,
+    adapter,
+    camel_case,
+    fields_of,
+    snake_case,
+)
 from evalcore.targets.answers import (
     AnswerError,
     answer_evidence,
@@ -65,6 +76,74 @@ from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import Loc, path_text, shown_path, suggest
 from evalcore.workflow.definition import PARTS, SOUL_KEYS
+
+
+@with_config(STRICT)
+class SuiteCase(TypedDict, total=False):
+    """One case: an input, what is given instead of executing, and assertions."""
+
+    id: Required[Text]
+    name: str
+    description: str | None
+    input: Any
+    expected_output: Any
+    criteria: str | None
+    tags: list[str]
+    fixtures: dict[str, Any] | None
+    assertions: list[Any] | None
+    metadata: dict[str, Any]
+
+
+@with_config(STRICT)
+class SuiteVariant(TypedDict, total=False):
+    """A small named change: provider, model and configuration."""
+
+    id: Required[Text]
+    provider: Text | None
+    model: Text | None
+    target: Text | None
+    config: dict[str, Any] | None
+    description: str
+    tags: list[str]
+
+
+@with_config(STRICT)
+class SuiteLevel(TypedDict, total=False):
+    """A suite without its cases."""
+
+    name: Text
+    description: str | None
+    version: str | float | int
+    flow: Required[Annotated[str, Field(min_length=1)] | dict[str, Any]]
+    primary_output: Text
+    variants: Annotated[list[SuiteVariant], Field(min_length=1)]
+    assertions: list[Any] | None
+    baseline: Text | None
+    scorers: list[Any]
+    gates: list[WrittenGate]
+    targets: list[TargetShape]
+    columns: dict[str, Text]
+    iterations: Repetitions
+    reducer: Reducers
+    k: Count
+    errors: Literal["fail", "zero", "exclude"]
+    max_error_share: Share
+    truncated: Literal["keep", "error"]
+    limits: LimitsShape
+    tags: list[str]
+    evalcore: EvalcoreSection
+
+
+@with_config(STRICT)
+class SuiteFile(SuiteLevel, total=False):
+    """A whole suite file: `cases` is a list, or the path of a file or glob that holds them."""
+
+    cases: Required[
+        Annotated[list[SuiteCase], Field(min_length=1)]
+        | str
+        | Annotated[list[str], Field(min_length=1)]
+    ]
+
 
 _KEYS = ("expected_output",)
 _NO_ASSERTIONS = "{count} cases ({names}) have no 'assertions': they assert nothing"
@@ -735,3 +814,42 @@ class _SuiteLevelReader:
             if judge is not None or scorer.kind == "llm_judge":
                 graders.use(judge, loc, self._problems)
         return tuple(scorers.values())
+
+
+def suite_file_schema() -> dict[str, Any]:
+    """Return the file's schema; its own keys may be in camelCase.
+
+    Of assertions in the words of other formats only the type is checked here.
+    """
+    schema = adapter(SuiteFile).json_schema()
+    definitions = schema["$defs"]
+    own = assertion_schema(Dialect.SUITE, definitions)
+    other = {
+        "type": "object",
+        "required": ["type"],
+        "properties": {"type": {"anyOf": [{"enum": list(OTHER_TYPES)}, {"pattern": "custom:"}]}},
+    }
+    definitions["Assertion"] = {"anyOf": [own, other]}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    for shape in (schema, definitions["SuiteCase"]):
+        shape["properties"]["assertions"] = {"anyOf": [listed, {"type": "null"}]}
+    for shape in (schema, *definitions.values()):
+        _allow_camel_case(shape)
+    schema["$defs"] = definitions
+    return schema
+
+
+def _allow_camel_case(shape: dict[str, Any]) -> None:
+    """Let the keys of an object be written in camelCase, too."""
+    properties = shape.get("properties", {})
+    humps = {name: camel_case(name) for name in properties if "_" in name}
+    properties |= {camel: properties[name] for name, camel in humps.items()}
+    required = shape.get("required", [])
+    either = [
+        {"anyOf": [{"required": [name]}, {"required": [humps[name]]}]}
+        for name in required
+        if name in humps
+    ]
+    if either:
+        shape["required"] = [name for name in required if name not in humps]
+        shape["allOf"] = either

@@ -22,9 +22,8 @@ from evalcore.formats.assertion_files import (
     ProgramAssertion,
     is_include,
 )
-from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empty
 from evalcore.model.assertion import Assertion
 from evalcore.problems import Problems
 from evalcore.trust.secrets import escaped

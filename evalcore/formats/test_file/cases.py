@@ -12,12 +12,8 @@ from typing import Any, Final, NamedTuple
 from pydantic import ValidationError
 
 from evalcore.formats.assertion_files import AssertionTemplates, ProgramAssertion
-from evalcore.formats.faults import note_weightless
 from evalcore.formats.graders import Graders
-from evalcore.formats.section import UniqueIds
-from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.test_file.input_messages import (
+from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
     check_file,
@@ -28,6 +24,9 @@ from evalcore.formats.test_file.input_messages import (
     with_files,
     with_plain_messages,
 )
+from evalcore.formats.section import UniqueIds
+from evalcore.formats.targets import Targets
+from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.shapes import (
     GRADERS,
     TestAlias,
@@ -36,7 +35,7 @@ from evalcore.formats.test_file.shapes import (
     TurnShape,
 )
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, note_weightless
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.model.assertion import Assertion

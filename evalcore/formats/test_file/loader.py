@@ -10,10 +10,19 @@ from typing import Annotated, Any, Final, NamedTuple, Required
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Text
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
 from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
 from evalcore.formats.documents import Document
 from evalcore.formats.graders import Graders
+from evalcore.formats.messages import (
+    InputOrigin,
+    as_messages,
+    check_file,
+    check_messages,
+    read_named_texts,
+    with_plain_messages,
+)
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.section import (
@@ -39,18 +48,11 @@ from evalcore.formats.sources import (
 from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import NO_ANSWER, SuiteDefaults, TestReader
-from evalcore.formats.test_file.input_messages import (
-    InputOrigin,
-    as_messages,
-    check_file,
-    check_messages,
-    read_named_texts,
-    with_plain_messages,
-)
 from evalcore.formats.test_file.shapes import (
     SuiteExecution,
     TargetEntry,
     TargetReference,
+    TestFile,
     TestSuite,
 )
 from evalcore.formats.variables import Variables, interpolate, variables_for
@@ -70,6 +72,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
+from evalcore.shapes import Text, adapter
 from evalcore.wording import Loc, path_text, there_are
 
 _LOC: Final[Loc] = ("execution", "targets")
@@ -572,3 +575,26 @@ class _SuiteLevel:
                 ("execution", "trials", "k"), f"is {k}, but {there_are(count, 'trial')}"
             )
         return replace(policy, iterations=count, reducer=strategy, k=k)
+
+
+def test_file_schema() -> dict[str, Any]:
+    """Return the schema of a whole test file."""
+    schema = adapter(TestFile).json_schema()
+    definitions = schema["$defs"]
+    definitions["Assertion"] = assertion_schema(Dialect.TEST, definitions)
+    text = {"type": "string", "minLength": 1}
+    include = {
+        "type": "object",
+        "properties": {"include": text},
+        "required": ["include"],
+        "additionalProperties": False,
+    }
+    items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
+    listed = {"type": "array", "items": items}
+    parts = [
+        definitions[name] for name in ("SuiteExecution", "TestAlias", "TestExecution", "TurnAlias")
+    ]
+    for shape in (schema, *parts):
+        for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
+            shape["properties"][key] = listed
+    return schema

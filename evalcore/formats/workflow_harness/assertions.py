@@ -15,9 +15,8 @@ from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, Dialect
 from evalcore.formats.assertion_files import find_plugin
-from evalcore.formats.faults import examine_assertion, note_empty
 from evalcore.formats.graders import Graders
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empty
 from evalcore.model.assertion import Assertion
 from evalcore.problems import Problems
 from evalcore.shapes import CUSTOM_TYPE, adapter

@@ -18,7 +18,15 @@ from evalcore.execution.calls import Calls, RunCallContext
 from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
-from evalcore.execution.worker import OpenRun, OpenShard, RunShards, ShardReceipt, Stopped, Worker
+from evalcore.execution.worker import (
+    Key,
+    OpenRun,
+    OpenShard,
+    RunShards,
+    ShardReceipt,
+    Stopped,
+    Worker,
+)
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
@@ -208,6 +216,27 @@ def test_items_that_wait_for_nothing_need_no_limits(bench: Bench) -> None:
     ended(opened.execute(0))
     assert opened.limit is None
     assert bench.items.most == 1
+
+
+def test_a_call_that_meets_the_end_of_an_idle_run_begins_no_item(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = bench.open(held=False)
+    ended(opened.execute(0))
+    begun = list(bench.items.order)
+    close, refused = bench.worker.close, threading.Event()
+
+    def close_late(key: Key) -> None:
+        refused.wait()
+        close(key)
+
+    monkeypatch.setattr(bench.worker, "close", close_late)
+    bench.items.closed = True  # an item that begins waits
+    bench.worker.call(lambda: bench.worker.close_idle(opened))
+    assert ended(opened.execute(1)) == [Stopped(1, "closed")]
+    assert bench.items.order == begun
+    refused.set()
+    assert bench.closed.wait(60)
 
 
 @pytest.mark.parametrize("instant", [True, False])

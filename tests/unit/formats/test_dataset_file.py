@@ -12,7 +12,7 @@ from opentelemetry.trace import Tracer
 
 from evalcore.errors import LoadError, UsageError
 from evalcore.formats.dataset_file.assertions_file import read_assertions
-from evalcore.formats.dataset_file.traces import read_cases
+from evalcore.formats.traces import read_cases
 from tests.support.otlp_files import json_lines, logged, traced
 
 ASKED = [

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalcore.checks.base import Subject
 from evalcore.checks.human import Human
-from evalcore.formats.workflow_evals.written_file import read_saved_evals
+from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.evidence import UNMEASURED, Evidence

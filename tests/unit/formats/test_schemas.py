@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evalcore.formats.documents import read_document
-from evalcore.formats.json_schema import SCHEMAS, json_schema
+from evalcore.formats.registry import SCHEMAS, json_schema
 from tests.support.mistake_pages import Mistake, read_mistakes
 from tests.support.suite_mutations import TEST_FILE, WORKFLOW
 

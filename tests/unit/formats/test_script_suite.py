@@ -10,9 +10,8 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.json_schema import json_schema
 from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import load_suite
+from evalcore.formats.registry import json_schema, load_suite
 from evalcore.model.suite import ErrorPolicy, Format, Suite
 from tests.unit.formats.loading import problems_of, write
 

@@ -9,7 +9,7 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.formats.workflow_evals.written_file import read_saved_evals
+from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore

@@ -4,18 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Required, cast
 
-from evalcore.datasets.reference import names_dataset
+from pydantic import Field, with_config
+from typing_extensions import TypedDict
+
+from evalcore.checks.dialects import assertion_schema
+from evalcore.checks.registry import Dialect
+from evalcore.datasets.reference import SCHEME, names_dataset
 from evalcore.errors import UsageError
 from evalcore.formats.documents import Document, as_json
-from evalcore.formats.faults import note_weightless
+from evalcore.formats.executed_workflow import CustomFiles, Warned, judges_of, read_block, read_part
 from evalcore.formats.graders import Graders
+from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import NO_TEST
 from evalcore.formats.section import (
+    OPEN,
+    STRICT,
     EvalcoreSection,
+    Fixture,
     MeasuredFixture,
     SectionReader,
     UniqueIds,
@@ -24,14 +35,8 @@ from evalcore.formats.section import (
     threshold_of,
 )
 from evalcore.formats.sources import append_case, dataset_tests, forbidden_parts
-from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
-from evalcore.formats.workflow_harness.assertions import read_assertion
-from evalcore.formats.workflow_harness.custom_files import CustomFiles
-from evalcore.formats.workflow_harness.executed_workflow import Warned
-from evalcore.formats.workflow_harness.parts import read_block, read_part
-from evalcore.formats.workflow_harness.providers import judges_of
-from evalcore.formats.workflow_harness.shapes import EvalCase, EvalSection
+from evalcore.formats.warnings import CaseWarnings, UnjudgedCases, note_weightless
+from evalcore.formats.workflow_harness.assertions import CustomAssertion, read_assertion
 from evalcore.gates.builtin import Threshold
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
@@ -47,12 +52,44 @@ from evalcore.model.suite import (
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import sound_part
+from evalcore.shapes import Share, Text, adapter, sound_part
 from evalcore.targets.answers import sum_metrics
 from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.definition import Graph, Soul
 from evalcore.workflow.events import NO_EXECUTOR
-from evalcore.workflow.reading import behaviour_of
+from evalcore.workflow.reading import BLOCK_TYPES, behaviour_of, block_class
+
+
+@with_config(STRICT)
+class EvalCase(TypedDict, total=False):
+    """One case: inputs, fixtures, and assertions per block."""
+
+    id: Required[Text]
+    description: str | None
+    inputs: dict[str, Any] | None
+    fixtures: dict[str, Fixture] | None
+    expected: dict[str, list[Any]] | None
+
+
+@with_config(STRICT)
+class EvalSection(TypedDict, total=False):
+    """The `eval:` section. `threshold` defaults to 1.0."""
+
+    threshold: Share | None
+    cases: Required[Annotated[list[EvalCase], Field(min_length=1)]]
+
+
+@with_config(OPEN)
+class WorkflowFile(TypedDict, total=False):
+    """A workflow file with an `eval:` section; other top-level keys are allowed."""
+
+    version: str | float | int
+    blocks: dict[str, Any] | None
+    souls: dict[str, Soul] | None
+    workflow: Graph
+    eval: Required[EvalSection]
+    evalcore: EvalcoreSection
+
 
 _CASES: Final = ("eval", "cases")
 _OUTPUT_ONLY: Final = {"output"}
@@ -203,7 +240,7 @@ class _Execution:
             # A file whose cases all have fixtures asks no soul.
             self.custom = CustomFiles(self.path.parent)
             self.raw = self.custom.with_souls(self.raw)
-        from evalcore.formats.workflow_harness.executed_workflow import can_begin
+        from evalcore.formats.executed_workflow import can_begin
 
         begins = can_begin(self.raw, fixture_blocks, self.variants, self.options)
         self.needed |= begins
@@ -219,7 +256,7 @@ class _Execution:
         options: dict[str, Any] = {"definition": as_json(behaviour_of(self.raw))}
         file_problems: list[Problems] = []
         if self.needed and not _is_misshapen(self.problems):
-            from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
+            from evalcore.formats.executed_workflow import ExecutedWorkflow
 
             workflow = ExecutedWorkflow(
                 self.raw, self.path, self.problems, self.options, self.graders
@@ -442,3 +479,41 @@ def _block_ids(raw: Mapping[str, Any]) -> set[str] | None:
             if isinstance(exit_, dict) and "id" in exit_:
                 ids.add(f"{name}.{exit_['id']}")
     return ids
+
+
+def workflow_file_schema() -> dict[str, Any]:
+    """Return the file's schema with the assertions that the loader checks one by one put in."""
+    schema = adapter(WorkflowFile).json_schema()
+    block = _blocks()
+    custom = adapter(CustomAssertion).json_schema()
+    definitions = schema["$defs"]
+    for part in (block, custom):
+        definitions |= part.pop("$defs", {})
+    definitions["Block"] = block
+    assertion = assertion_schema(Dialect.WORKFLOW, definitions)
+    definitions["Assertion"] = {"anyOf": [assertion, custom]}
+    listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}
+    definitions["EvalCase"]["properties"]["expected"] = {
+        "description": "Assertions by block id.",
+        "anyOf": [{"type": "object", "additionalProperties": listed}, {"type": "null"}],
+    }
+    cases = definitions["EvalSection"]["properties"]
+    cases["cases"] = {"anyOf": [cases["cases"], {"type": "string", "pattern": f"^{SCHEME}"}]}
+    schema["properties"]["blocks"] = {
+        "anyOf": [
+            {"type": "object", "additionalProperties": {"$ref": "#/$defs/Block"}},
+            {"type": "null"},
+        ]
+    }
+    schema["$defs"] = definitions
+    return schema
+
+
+def _blocks() -> dict[str, Any]:
+    """Return the schema of a block; what only a block that runs needs is not required."""
+    classes = [block_class(name) for name in BLOCK_TYPES]
+    shape: Any = reduce(or_, classes)
+    schema = adapter(Annotated[shape, Field(discriminator="type")]).json_schema()
+    for block in classes:
+        schema["$defs"][block.__name__]["required"] = ["type"]
+    return schema

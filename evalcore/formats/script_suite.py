@@ -8,26 +8,24 @@ from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import count
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import with_config
+from typing_extensions import TypedDict
 
 from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.formats.documents import as_json, collector_paused
-from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.script_suite.includes import (
+from evalcore.formats.includes import (
     ScriptDocument,
     ScriptProblems,
     find_script,
     read_script_document,
 )
-from evalcore.formats.script_suite.shapes import (
-    FlatFile,
-    GroupedFile,
-    ScriptSection,
-    ScriptShape,
-    ScriptTestSection,
-    TestGroup,
-)
+from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.section import (
+    STRICT,
+    EvalcoreSection,
+    QuestionKeys,
     SectionReader,
     check_required_cases,
     in_evalcore,
@@ -69,10 +67,95 @@ from evalcore.scripts.program import (
     open_servers,
     read_levels,
 )
-from evalcore.scripts.statements import read_shape
+from evalcore.scripts.statements import STATEMENTS, Compiled, Matcher, ScriptPart, read_shape
 from evalcore.scripts.tools import ToolReader, ToolShape
+from evalcore.shapes import Declared, Repetitions, Text, adapter
 from evalcore.trust.secrets import literals_of_script
 from evalcore.wording import Loc, describe, suggest
+
+
+@with_config(STRICT)
+class ScriptQuestion(QuestionKeys, total=False):
+    """A question for people; `of` is the variable or expression that they judge."""
+
+    of: Text
+
+
+@with_config(STRICT)
+class ScriptSection(EvalcoreSection, total=False):
+    """The section `evalcore:` of a script suite; `human` is asked about each test."""
+
+    human: list[ScriptQuestion]
+
+
+@with_config(STRICT)
+class ScriptTestSection(TypedDict, total=False):
+    """The section `evalcore:` of one test."""
+
+    human: list[ScriptQuestion]
+
+
+class TestGroup(LevelShape):
+    """A suite within the file: tests, with data and tools of their own."""
+
+    tests: Annotated[Any, Compiled("tests")] = None
+
+
+class _SuiteFile(ScriptPart):
+    shared: Annotated[Any, Compiled("level")] = None
+    iterations: Repetitions = 1
+    evalcore: Annotated[Any, Compiled("evalcore")] = None
+
+
+class GroupedFile(_SuiteFile, json_schema_extra={"required": ["suites"]}):
+    """A suite file whose tests stand in suites."""
+
+    suites: Annotated[Any, Compiled("suites")] = None
+
+
+class FlatFile(_SuiteFile, json_schema_extra={"required": ["tests"]}):
+    """A suite file of tests alone."""
+
+    tests: Annotated[Any, Compiled("tests")] = None
+
+
+class ScriptVariable(ScriptPart):
+    """A variable of the environment that the script reads; a `secret` one is never shown."""
+
+    description: Any = None
+    persistent: Any = None
+    secret: Any = None
+
+
+class ScriptChat(ScriptPart):
+    """The chat of a script in a terminal; an evaluation does not use it."""
+
+    model_ref: Any = None
+    system_message: Any = None
+    tools: Any = None
+    default_prompt: Any = None
+    user_banner: Any = None
+
+
+class ScriptCommand(ScriptPart):
+    """The command line of a script; an evaluation does not use it."""
+
+    process_input: Any = None
+    tools: Any = None
+    json_output: Any = None
+    do: Any = None
+
+
+class ScriptShape(ScriptPart):
+    """A script: models, variables, servers, data and tools."""
+
+    models: Any = None
+    env: dict[str, ScriptVariable | None] | None = None
+    shared: LevelShape | None = None
+    tools: Any = None
+    mcp: Any = None
+    chat: ScriptChat | None = None
+    cli: ScriptCommand | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -527,3 +610,52 @@ def _empty(group: str | None) -> Case:
         threshold=DEFAULT_THRESHOLD,
         metadata={"placeholder": True},
     )
+
+
+_TEXT: Final = {"type": "string", "minLength": 1}
+_FORMS: Final[dict[str, dict[str, Any]]] = {
+    "tree": {},
+    "params": {"type": ["object", "string", "null"]},
+    "pattern": _TEXT,
+    "body": {"$ref": "#/$defs/Body"},
+    "matchers": {"type": "array", "items": {"$ref": "#/$defs/Matcher"}},
+    "data": {"type": "object"},
+    "tools": {"type": "array", "items": {"$ref": "#/$defs/Tool"}},
+    "level": {"$ref": "#/$defs/Level"},
+    "tests": {"$ref": "#/$defs/Tests"},
+    "suites": {"type": "object", "additionalProperties": {"$ref": "#/$defs/Suite"}},
+    "evalcore": {"$ref": "#/$defs/Evalcore"},
+}
+
+
+def script_suite_schema() -> dict[str, Any]:
+    """Return the schema of a suite file, with suites or without."""
+    section = adapter(ScriptSection).json_schema()
+    test_section = adapter(ScriptTestSection).json_schema()
+    definitions = {**test_section.pop("$defs", {}), **section.pop("$defs", {})}
+    test = _schema(ScriptTest)
+    test["properties"]["evalcore"] = {"$ref": "#/$defs/TestEvalcore"}
+    body = [{"$ref": "#/$defs/Statement"}]
+    definitions |= {
+        "Evalcore": section,
+        "TestEvalcore": test_section,
+        "Level": _schema(LevelShape),
+        "Tests": {"type": "object", "additionalProperties": test},
+        "Suite": _schema(TestGroup),
+        "Body": {"anyOf": [*body, {"type": "array", "items": body[0]}]},
+        "Statement": {"oneOf": [_schema(statement) for statement in STATEMENTS.values()]},
+        "Matcher": _schema(Matcher),
+        "Tool": {"type": "object", "description": "import_tool, or name and do."},
+    }
+    return {"anyOf": [_schema(GroupedFile), _schema(FlatFile)], "$defs": definitions}
+
+
+def _schema(shape: type[Declared]) -> dict[str, Any]:
+    """Return the schema of a class, its compiled fields as their forms."""
+    schema = adapter(shape).json_schema()
+    for name, member in schema["properties"].items():
+        if "form" in member:
+            form = _FORMS[member["form"]]
+            nullable = member["skips_null"] and member["form"] != "params"
+            schema["properties"][name] = {"anyOf": [form, {"type": "null"}]} if nullable else form
+    return schema

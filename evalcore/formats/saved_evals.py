@@ -1,20 +1,27 @@
-"""Load files of saved evals: each eval is a case that replays one block of the workflow."""
+"""Files of saved evals: each eval is a case that replays one block of the workflow."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
-from pydantic import ValidationError
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from evalcore.checks.conditions import Condition
+from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.documents import Document, read_document
-from evalcore.formats.faults import examine_condition
+from evalcore.formats.documents import Document, as_json, read_document, yaml_text
+from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import Graders
+from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.section import (
+    STRICT,
+    EvalcoreSection,
+    QuestionKeys,
     SectionReader,
     UniqueIds,
     check_required_cases,
@@ -24,17 +31,8 @@ from evalcore.formats.section import (
     suite_name,
     without_section,
 )
-from evalcore.formats.test_file.input_messages import InputOrigin, read_workflow_texts
-from evalcore.formats.warnings import CaseWarnings
+from evalcore.formats.warnings import CaseWarnings, examine_condition
 from evalcore.formats.workflow_evals.assertions import condition_check
-from evalcore.formats.workflow_evals.shapes import (
-    EvalsSection,
-    FileEval,
-    OwnSection,
-    WorkflowEvalsFile,
-)
-from evalcore.formats.workflow_harness.executed_workflow import ExecutedWorkflow
-from evalcore.formats.workflow_harness.providers import judges_of
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
@@ -45,6 +43,69 @@ from evalcore.shapes import adapter
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
+
+_FROZEN = ConfigDict(frozen=True, **STRICT, defer_build=True)
+Name = Annotated[str, Field(min_length=1)]
+
+
+class FileTarget(BaseModel):
+    """The block that an eval replays."""
+
+    model_config = _FROZEN
+
+    type: Literal["block"]
+    block_id: Name
+
+
+class FileSource(BaseModel):
+    """The frozen inputs of a block, by handle."""
+
+    model_config = _FROZEN
+
+    type: Literal["manual"]
+    handle_inputs: dict[Name, Handle]
+
+
+class FileEval(BaseModel):
+    """One saved eval: a block, its inputs, one assertion about its output."""
+
+    model_config = _FROZEN
+
+    id: Name | None = None
+    name: Name | None = None
+    target: FileTarget
+    source: FileSource
+    assertion: EvalAssertion
+
+
+@with_config(STRICT)
+class EvalQuestion(QuestionKeys, total=False):
+    """A question for people; `target` is the output handle, and the path in it, that they judge."""
+
+    target: AssertionTarget
+
+
+@with_config(STRICT)
+class EvalsSection(EvalcoreSection, total=False):
+    """The section `evalcore:` of the file; `human` is asked about each eval."""
+
+    human: list[EvalQuestion]
+
+
+@with_config(STRICT)
+class OwnSection(TypedDict, total=False):
+    """The section `evalcore:` of one eval."""
+
+    human: list[EvalQuestion]
+
+
+@with_config(STRICT)
+class WorkflowEvalsFile(TypedDict, total=False):
+    """A file of format `workflow-evals`; the workflow is written in it, or named by its path."""
+
+    workflow: dict[str, Any] | Name
+    evals: list[Any]
+    evalcore: EvalsSection
 
 
 def eval_questions(
@@ -243,3 +304,86 @@ def _read_eval(
     for message in saved.assertion.condition.mistakes():
         problems.add((*loc, "assertion", "condition"), message)
     return saved if problems.count == before else None
+
+
+def workflow_evals_schema() -> dict[str, Any]:
+    """Return the file's schema."""
+    schema = adapter(WorkflowEvalsFile).json_schema()
+    saved = adapter(FileEval).json_schema(ref_template="#/$defs/{model}")
+    own = adapter(OwnSection).json_schema(ref_template="#/$defs/{model}")
+    saved["properties"]["evalcore"] = {"$ref": "#/$defs/OwnSection"}
+    definitions = {
+        **schema.get("$defs", {}),
+        **saved.pop("$defs", {}),
+        **own.pop("$defs", {}),
+        "FileEval": saved,
+        "OwnSection": own,
+    }
+    schema["properties"]["evals"]["items"] = {"$ref": "#/$defs/FileEval"}
+    return {**schema, "required": ["workflow", "evals"], "$defs": definitions}
+
+
+class SavedEvalsFile(NamedTuple):
+    """A file of saved evals: the workflow's name and definition, and the evals in their order."""
+
+    name: str
+    workflow: Mapping[str, Any]
+    evals: tuple[FileEval, ...]
+
+
+def read_saved_evals(path: Path) -> SavedEvalsFile:
+    """Return what a file holds; raise `LoadError` with every mistake in it."""
+    document = read_document(path, shown_path(path))
+    load_workflow_evals(document, path, LoadOptions(secrets_required=False), may_be_empty=True)
+    raw: Any = as_json(document.value)
+    workflow, folder = raw["workflow"], path.resolve().parent
+    if isinstance(workflow, str):
+        file = folder / workflow
+        workflow, folder = as_json(read_document(file).value), file.resolve().parent
+    noted = Problems(document.file, document.locate)  # nothing: the file has been loaded
+    workflow = read_workflow_texts(workflow, InputOrigin(folder, (), noted))
+    named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
+    evals = tuple(
+        adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]
+    )
+    return SavedEvalsFile(suite_name(path, *named), workflow, evals)
+
+
+def file_of(name: str, workflow: Mapping[str, Any], evals: Sequence[FileEval]) -> dict[str, Any]:
+    """Return the content of a file that `evalcore run` executes.
+
+    Evals are called by their names. Of several with the same name the first keeps it, and the
+    others are called by their ids.
+    """
+    content: dict[str, Any] = {"workflow": dict(workflow), "evals": []}
+    if (workflow.get("workflow") or {}).get("name") != name:
+        content["evalcore"] = {"name": name}
+    names: set[str] = set()
+    for saved in evals:
+        written = eval_fields(saved)
+        if saved.name in names:
+            del written["name"]
+        names.add(saved.name or "")
+        content["evals"].append(written)
+    return content
+
+
+def eval_fields(saved: FileEval) -> dict[str, Any]:
+    """Return an eval as a file has it: without what is null, and without the assertion's id."""
+    written: dict[str, Any] = saved.model_dump(mode="json", by_alias=True)
+    assertion = written["assertion"]
+    del assertion["id"]
+    for part, keys in ((written, ("id", "name")), (assertion, ("label",))):
+        for key in keys:
+            if part[key] is None:
+                del part[key]
+    if assertion["target"]["path"] is None:
+        del assertion["target"]["path"]
+    return written
+
+
+def saved_evals_text(content: Mapping[str, Any], *, as_json: bool) -> str:
+    """Return the text of a file, as YAML or as JSON."""
+    if as_json:
+        return orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n"
+    return yaml_text(content)

@@ -1,1 +1,0 @@
-"""Script suites: tests of statements."""

@@ -136,7 +136,7 @@ def test_modules_are_loaded_while_another_thread_imports(tmp_path: Path) -> None
     sys.setswitchinterval(1e-5)
     other.start()
     try:
-        for number in range(10):
+        for number in range(40):
             root = write(tmp_path / f"{number}", mine=returning("hello"))
             assert ImportPolicy(roots=(root,)).load("mine:answer")() == "hello"
     finally:

@@ -15,11 +15,11 @@ from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.graders import Graders
 from evalcore.formats.labels import Label, read_labels
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.variables import variables_for
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Assertion

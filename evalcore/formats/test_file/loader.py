@@ -12,9 +12,9 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
-from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import Document
-from evalcore.formats.graders import Graders
+from evalcore.formats.graders import AssertionTemplates, Graders, program_assertions
 from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
@@ -46,7 +46,6 @@ from evalcore.formats.sources import (
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import NO_ANSWER, SuiteDefaults, TestReader
 from evalcore.formats.test_file.shapes import (
     SuiteExecution,
@@ -433,7 +432,9 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        reader = AssertionReader(self.graders, self.programs, self.notes, self.templates)
+        reader = AssertionReader(
+            self.graders, notes=self.notes, programs=self.programs, templates=self.templates
+        )
         if "preprocessors" in raw:
             text = f"preprocessors {NO_FILES}"
             self.notes.add(text, ("preprocessors",), problems, name="preprocessors", several=text)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Required
+from typing import TYPE_CHECKING, Annotated, Any, Final, Required
 
 from pydantic import Field, ValidationError, with_config
 
@@ -39,6 +39,9 @@ from evalcore.problems import Problems
 from evalcore.shapes import CUSTOM_TYPE, adapter
 from evalcore.trust.secrets import escaped
 from evalcore.wording import Loc, describe, path_text, suggest, suggest_assertion
+
+if TYPE_CHECKING:
+    from evalcore.checks.saved_eval import EvalAssertion
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
@@ -482,9 +485,7 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
     problems = Problems("assertion", lambda _: None)
     dialect = FORMATS[Format(format_)]
     if dialect is None:
-        from evalcore.formats.saved_evals import read_assertion
-
-        assertion = read_assertion(raw, (), problems)
+        assertion = _read_condition(raw, problems)
     else:
         programs = program_assertions(folder) if dialect is Dialect.TEST else None
         reader = AssertionReader(Graders(folder), dialect, programs=programs)
@@ -493,6 +494,27 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
     if assertion is None:
         raise LoadError(())
     return assertion
+
+
+def _read_condition(raw: Any, problems: Problems) -> Assertion | None:
+    """Return the assertion of a saved eval; one that can never be met is blocked when evaluated."""
+    from evalcore.checks.saved_eval import EvalAssertion
+
+    try:
+        return condition_check(adapter(EvalAssertion).validate_python(raw))
+    except ValidationError as error:
+        problems.add_invalid(error, raw, EvalAssertion)
+        return None
+
+
+def condition_check(assertion: EvalAssertion) -> Assertion:
+    """Return the assertion of a saved eval as a case holds it."""
+    return Assertion(
+        type=assertion.condition.kind,
+        check="condition",
+        name=assertion.label or assertion.condition.kind,
+        params=assertion.model_dump(mode="json", by_alias=True),
+    )
 
 
 def read_assertions(path: Path) -> list[dict[str, Any]]:

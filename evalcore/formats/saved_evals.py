@@ -19,6 +19,7 @@ from evalcore.checks.saved_eval import (
     Handle,
 )
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions import condition_check
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import Graders
@@ -49,31 +50,6 @@ from evalcore.shapes import adapter
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
-
-CHECK: Final = "condition"
-
-
-def condition_check(assertion: EvalAssertion) -> Assertion:
-    """Return the assertion as a case holds it."""
-    return Assertion(
-        type=assertion.condition.kind,
-        check=CHECK,
-        name=assertion.label or assertion.condition.kind,
-        params=assertion.model_dump(mode="json", by_alias=True),
-    )
-
-
-def read_assertion(raw: Any, loc: Loc, problems: Problems) -> Assertion | None:
-    """Return a single assertion; None, with the mistakes noted, if it has another shape.
-
-    A condition that can never be met is returned: it is blocked when it is evaluated.
-    """
-    try:
-        assertion: EvalAssertion = adapter(EvalAssertion).validate_python(raw)
-    except ValidationError as error:
-        problems.add_invalid(error, raw, EvalAssertion, loc)
-        return None
-    return condition_check(assertion)
 
 
 @with_config(STRICT)

@@ -68,23 +68,6 @@ ProgramVariables = Annotated[
 OUTPUT_LIMIT: Final = 8 << 20
 
 
-def check_ending(result: CommandResult, timeout_s: float, secrets: Iterable[str] = ()) -> None:
-    """Raise `TargetError` unless the program ended with 0, with the end of what it wrote.
-
-    Its kind is `timeout` if the program was killed after `timeout_s`, else `command`.
-    """
-    if result.timed_out:
-        limit = "the target's timeout, or limits.timeout_s of the suite"
-        ending = f"the command took longer than {timeout_s:g} s ({limit})"
-        raise program_error("timeout", ending, result, secrets)
-    if result.exit_code < 0:
-        ending = f"the command was killed by signal {-result.exit_code}"
-        raise program_error("command", ending, result, secrets)
-    if result.exit_code:
-        ending = f"the command ended with exit code {result.exit_code}"
-        raise program_error("command", ending, result, secrets)
-
-
 def program_error(
     kind: str, ending: str, result: CommandResult, secrets: Iterable[str] = ()
 ) -> TargetError:
@@ -188,7 +171,11 @@ class _ProgramTarget(Answering):
             env=env,
             output_limit=OUTPUT_LIMIT,
         )
-        check_ending(result, timeout_s, self._env.values())
+        if ending := result.failure(timeout_s):
+            kind = "timeout" if result.timed_out else "command"
+            limit = " (the target's timeout, or limits.timeout_s of the suite)"
+            ending = f"the command {ending}{limit if result.timed_out else ''}"
+            raise program_error(kind, ending, result, self._env.values())
         return result
 
     def _references(self, run: _Run, env: dict[str, str]) -> Reference:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import (
-    AsyncIterator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.jsonvalues import decoded, parse, storable
@@ -39,11 +29,7 @@ from evalcore.targets.work import (
 )
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
-from evalcore.trust.machine_faults import (
-    noting_faults,
-    temporary_folder,
-    waited_out,
-)
+from evalcore.trust.machine_faults import noting_faults, temporary_folder, waited_out
 from evalcore.trust.secrets import telling_values
 from evalcore.trust.text import last_words, redact
 from evalcore.wording import did_you_mean
@@ -314,16 +300,13 @@ class HealthCheck(TargetOptions):
     """Asked once before the first answer: a web address, or a command."""
 
     url: WebAddress | None = Field(default=None, description="Has to answer a GET with 2xx.")
-    command: str | None = Field(default=None, description="Has to end with exit code 0.")
+    command: Annotated[str, AfterValidator(_checked_command)] | None = Field(
+        default=None, description="Has to end with exit code 0."
+    )
     cwd: str | None = Field(default=None, description="As `cwd` of the target.")
     timeout_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Default: the target's."
     )
-
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: str | None) -> str | None:
-        return None if command is None else _checked_command(command)
 
     @model_validator(mode="after")
     def _check_way(self) -> HealthCheck:
@@ -335,7 +318,7 @@ class HealthCheck(TargetOptions):
 class CliOptions(TargetOptions):
     """Options of a target of kind `cli`."""
 
-    command: Annotated[str, Field(min_length=1)] = Field(
+    command: Annotated[str, Field(min_length=1), AfterValidator(_checked_command)] = Field(
         description="Run by `/bin/sh -c` in the suite's folder. `{PROMPT}` (the whole input as "
         "text), `{PROMPT_FILE}`, `{FILES}` (the paths of the attached files), `{OUTPUT_FILE}`, "
         "`{EVAL_ID}` and `{ATTEMPT}` are replaced, quoted for the shell. The answer is the content "
@@ -370,11 +353,6 @@ class CliOptions(TargetOptions):
         validation_alias=AliasChoices("verbose", "cli_verbose"),
         description="Read and of no effect.",
     )
-
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: str) -> str:
-        return _checked_command(command)
 
     @field_validator("healthcheck", mode="before")
     @classmethod

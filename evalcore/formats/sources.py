@@ -6,7 +6,6 @@ import glob
 import hashlib
 import os
 import stat
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -55,55 +54,6 @@ def is_skill_evals(raw: Mapping[str, Any]) -> bool:
     if not isinstance(evals, list) or "workflow" in raw:
         return False
     return "skill_name" in raw or any(isinstance(e, dict) and "prompt" in e for e in evals)
-
-
-# Less is hashed in the time that a thread takes.
-_LEAST_BYTES: Final = 4 * 1024 * 1024
-# A thread waits up to 5 ms for Python's lock after each piece.
-_PIECE_BYTES: Final = 4 * 1024 * 1024
-
-
-def file_digest(path: Path) -> Callable[[], str]:
-    """Return what gives the SHA-256 (hex) of a file; of a large one once a thread has made it.
-
-    Raises `OSError` if the file cannot be opened, and what is returned does if it cannot be read.
-    """
-    with path.open("rb") as file:
-        if path.stat().st_size < _LEAST_BYTES:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return lambda: digest
-    return _ThreadedDigest(path)
-
-
-class _ThreadedDigest:
-    """The digest of a file that a thread reads."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._hash = hashlib.sha256()
-        self._error: OSError | MemoryError | None = None
-        self._is_read = threading.Event()
-        try:
-            threading.Thread(target=self._read, daemon=True).start()
-        except RuntimeError:  # a limit of processes or memory lets no thread be made
-            self._read()
-
-    def __call__(self) -> str:
-        """Wait for the digest and return it; raise what went wrong as it was made."""
-        self._is_read.wait()
-        if self._error is not None:
-            raise self._error
-        return self._hash.hexdigest()
-
-    def _read(self) -> None:
-        try:
-            with self._path.open("rb") as file:
-                while piece := file.read(_PIECE_BYTES):
-                    self._hash.update(piece)
-        except (OSError, MemoryError) as error:
-            self._error = error
-        finally:
-            self._is_read.set()
 
 
 def names_stored_cases(tests: Any) -> bool:
@@ -401,21 +351,14 @@ def _refuse_stream(path: Path, name: str) -> None:
         raise LoadError((Problem(name, None, "", message),))
 
 
-def digest_of(path: Path, name: str) -> Callable[[], str]:
-    """Return what gives a file's SHA-256 (`file_digest`); raise `LoadError`, as it does."""
+def digest_of(path: Path, name: str) -> str:
+    """Return a file's SHA-256 (hex); raise `LoadError` for a file that cannot be read as rows."""
     _refuse_stream(path, name)
     try:
-        digest = file_digest(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-
-    def wait() -> str:
-        try:
-            return digest()
-        except OSError as error:
-            raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-
-    return wait
 
 
 def named_tests(
@@ -524,9 +467,6 @@ _WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
 COMPARED: Final = frozenset(
     {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
 )
-_TEXT_KEYS: Final = frozenset(
-    {"assertions", "criteria", "expected_output", "fixtures", "id", "input", "metadata", "tags"}
-)
 _INSTEAD: Final = (
     "a row of data adds nothing that runs; declare it in the suite file or, for a file of rows, in "
     "the defaults file beside it (`assertions:`)"
@@ -548,7 +488,7 @@ NOTHING_DECLARED: Final = RowRules()
 
 def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[tuple[Loc, str]]:
     """Yield what a row holds that only a suite file may, each with its path and a message."""
-    if not isinstance(test, dict) or _is_plain(test):
+    if not isinstance(test, dict):
         return
     yield from _of_lists(test, (), rules)
     turns = test.get("turns")
@@ -565,17 +505,6 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
         for key in _WORKSPACE:
             if workspace.get(key):
                 yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
-
-
-def _is_plain(test: Mapping[str, Any]) -> bool:
-    """Whether a row has texts that are compared, and nothing in which something else may stand."""
-    assertions = test.get("assertions")
-    if not test.keys() <= _TEXT_KEYS or type(assertions) is not list:
-        return False
-    for assertion in assertions:  # twice as quick as `all` with a generator
-        if type(assertion) is not dict or not _is_compared(assertion):
-            return False
-    return True
 
 
 def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:

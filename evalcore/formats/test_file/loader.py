@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple, Required
@@ -262,7 +262,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
         problems.raise_if_any()
     if is_skill_evals(raw):
         suite, tests, problems = skill_tests(document)
-        return _load(suite, tests, EVALS, problems, path, lambda: sha256, options)
+        return _load(suite, tests, EVALS, problems, path, sha256, options)
     keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
@@ -270,7 +270,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
-    return _load(suite_level, raw[keys[0]], keys[0], problems, path, lambda: sha256, options)
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
 
 
 def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
@@ -290,7 +290,7 @@ def _load(
     key: str,
     problems: Problems,
     path: Path,
-    digest: Callable[[], str],
+    digest: str,
     options: LoadOptions,
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
@@ -330,7 +330,7 @@ def _load(
     warnings += selection.finish(file)
     warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
-        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
+        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest)),
         limits=level.limits_of(len(cases)),
         absent_fields=absent,
         datasets=tuple(versions),

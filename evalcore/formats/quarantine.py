@@ -15,12 +15,11 @@ from pathlib import Path
 from typing import Annotated, Any, Required
 
 import yaml
-from pydantic import AfterValidator, BeforeValidator, Field, with_config
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import decode, parse_document, read_bytes, read_document
-from evalcore.formats.section import STRICT
 from evalcore.model.quarantine import QUARANTINE_FILE, QuarantineEntry
 from evalcore.model.suite import Suite
 from evalcore.problems import Problems
@@ -77,7 +76,7 @@ def _day(text: str) -> str:
 Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
 
 
-@with_config(STRICT)
+@with_config(ConfigDict(extra="forbid", strict=True))
 class QuarantineShape(TypedDict, total=False):
     """An entry: a case, the last day on which it does not gate, and who looks after it."""
 

@@ -39,21 +39,10 @@ from evalcore.trust.files import (
     matching_files,
     place_inside,
     repository_root,
-    resolve_folder,
     resolve_inside,
 )
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.wording import Loc, shown_path
-
-EVALS: Final = "evals"
-
-
-def is_skill_evals(raw: Mapping[str, Any]) -> bool:
-    """Whether a mapping is Agent Skills' `evals.json`: `evals` that are no blocks of a workflow."""
-    evals = raw.get(EVALS)
-    if not isinstance(evals, list) or "workflow" in raw:
-        return False
-    return "skill_name" in raw or any(isinstance(e, dict) and "prompt" in e for e in evals)
 
 
 def names_stored_cases(tests: Any) -> bool:
@@ -198,53 +187,6 @@ def _is_match(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
-CASE_FILES: Final = ("case.yaml", "case.yml")
-_TEMPLATE: Final = "workspace"
-
-
-def case_folders(
-    root: Path, folder: Path, name: str, loc: Loc, problems: Problems
-) -> Iterator[RawTest]:
-    """Yield the test of each subfolder of `name` that holds a `case.yaml`, in order of the names.
-
-    A test without `id` has the subfolder's name. A subfolder `workspace` is the template of a test
-    that says nothing else of its workspace. Raises `EvalError` if the folder is not there.
-    """
-    parent = resolve_folder(root, folder, name)
-    cases = [
-        path
-        for subfolder in sorted(parent.iterdir())
-        if (path := _case_file(subfolder)) is not None and path.resolve().is_relative_to(root)
-    ]
-    if not cases:
-        problems.add(loc, f"no folder in '{name}' holds a {CASE_FILES[0]}")
-    for path in cases:
-        try:
-            document = read_document(path, shown_path(path))
-        except LoadError as error:
-            problems.include(error.problems)
-            continue
-        in_file = Problems(document.file, document.locate)
-        yield RawTest(NO_TEST, (), in_file)
-        yield RawTest(_completed(document.value, path.parent, folder), (), in_file)
-
-
-def _case_file(folder: Path) -> Path | None:
-    names = CASE_FILES if folder.is_dir() else ()
-    return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
-def _completed(value: Any, case_folder: Path, folder: Path) -> Any:
-    """Return a test with what its folder says: its id, and its workspace's template."""
-    if not isinstance(value, dict):
-        return value
-    test = {"id": case_folder.name, **value}
-    template = case_folder / _TEMPLATE
-    if "workspace" not in test and template.is_dir():
-        test["workspace"] = {"template": os.path.relpath(template, folder.resolve())}
-    return test
-
-
 class NamedFiles(NamedTuple):
     """How files of tests that a suite names are read.
 
@@ -385,9 +327,6 @@ def named_tests(
             written.removeprefix("file://"), folder, root, name_loc, problems
         ):
             try:
-                if name.endswith("/") or (folder / name).is_dir():
-                    yield from case_folders(root, folder, name, name_loc, problems)
-                    continue
                 path = resolve_inside(root, folder, name)
             except (EvalError, OSError) as error:
                 problems.add(name_loc, str(error))

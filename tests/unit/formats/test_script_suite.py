@@ -388,8 +388,6 @@ def test_a_mistake_in_an_included_file_is_reported_in_that_file(tmp_path: Path) 
     assert (found.line, found.path) == (3, "suites.s.tests.a.doo")
 
 
-
-
 def test_a_required_file_has_to_be_there_an_included_one_has_not(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, "suites:\n  s: !require no.yaml\n")
     assert "no such file" in found.message

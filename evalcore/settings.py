@@ -123,8 +123,7 @@ class Settings:
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
     (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans to OpenTelemetry
-    (EVALCORE_OTEL); `otel_content`: with inputs, outputs and messages of errors
-    (EVALCORE_OTEL_CONTENT). `allow_datasets`: addresses of object stores below which a suite may
+    (EVALCORE_OTEL). `allow_datasets`: addresses of object stores below which a suite may
     name files of tests, beside those in the configured store (EVALCORE_ALLOW_DATASETS, separated by
     commas). `lease_s`: after twice as many seconds
     without a renewal another machine may take over a run (EVALCORE_LEASE_S). `stall_s`: after so
@@ -156,7 +155,6 @@ class Settings:
     redact_patterns: _Patterns = ()
     log: Annotated[str, AfterValidator(_log)] | None = None
     otel: _Switch = False
-    otel_content: _Switch = False
     allow_datasets: _Texts = ()
     allow_commands: _Switch = False
     allow_unconfined_code: _Switch = False

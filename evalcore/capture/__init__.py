@@ -1,7 +1,7 @@
 """Sampled inputs of real usage, written to a dataset's pending captures without slowing the caller.
 
 `evalcore.capture(...)` captures (`capturing.capture`): the package can be called. It imports the
-standard library only; stores and redaction are imported by the thread that writes.
+standard library and orjson; the thread that writes imports stores and redaction.
 """
 
 from __future__ import annotations

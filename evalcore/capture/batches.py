@@ -10,21 +10,17 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from datetime import time as datetime_time
-from decimal import Decimal
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID
 
 import orjson
 
 from evalcore.capture.calls import WRITTEN, CaptureCall, CaptureSource
-from evalcore.capture.copy_budget import SnapshotError
 from evalcore.capture.pace import Pace
-from evalcore.capture.snapshot import Unreadable, unpacked
+from evalcore.capture.snapshot import SnapshotError, json_value
 from evalcore.planning.spool import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
@@ -39,7 +35,6 @@ _LARGEST_BATCH_BYTES: Final = 2 * 1024 * 1024
 _OLDEST_BATCH_S: Final = 5.0
 _RETRY_AFTER_S: Final = 5.0
 _IDLE_S: Final = 3_600.0
-_BITS: Final = 63
 
 
 @dataclass
@@ -75,7 +70,7 @@ class CaptureBatches:
         try:
             with self._pace:
                 self._configure()
-                record = _record(_unpacked(call), self._redactor(call.source.redact))
+                record = _record(call, self._redactor(call.source.redact))
                 line = orjson.dumps(record)
         except RedactionError:
             self._count("redaction", 1)
@@ -178,18 +173,6 @@ def _due_at(batch: _Batch) -> float:
     return max(batch.retry_at, 0.0 if _is_full(batch) else batch.opened_at + _OLDEST_BATCH_S)
 
 
-def _unpacked(call: CaptureCall) -> CaptureCall:
-    """Return a call without packed values; raise `SnapshotError`."""
-    output = [unpacked(chunk) for chunk in call.output] if call.chunks else unpacked(call.output)
-    return call._replace(
-        arguments=unpacked(call.arguments),
-        keywords=unpacked(call.keywords),
-        output=output,
-        error=None if call.error is None else (call.error[0], unpacked(call.error[1])),
-        metadata=unpacked(call.metadata),
-    )
-
-
 def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
     """Return a capture as its line says it; nothing in it is left unredacted."""
     at = datetime.fromtimestamp(call.moment, UTC).isoformat(timespec="milliseconds")
@@ -198,19 +181,18 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
         "dataset": call.source.dataset,
         "at": at.replace("+00:00", "Z"),
         "function": call.source.function,
-        "input": redactor.value(_json_value(_input(call))),
+        "input": redactor.value(_input(call)),
     }
     if call.error is not None:
         kind, arguments = call.error
-        parts = arguments if isinstance(arguments, list | tuple) else [arguments]
-        texts = [part if isinstance(part, str) else str(_json_value(part)) for part in parts]
-        record["error"] = {"kind": kind, "message": redactor.text(", ".join(texts))}
+        message = ", ".join(map(str, json_value(arguments)))
+        record["error"] = {"kind": kind, "message": redactor.text(message)}
     else:
         record["output"] = _output(call, redactor)
         if not call.complete:
             record["complete"] = False
     if call.metadata is not None:
-        record["metadata"] = redactor.value(_json_value(call.metadata))
+        record["metadata"] = redactor.value(json_value(call.metadata))
     identity = orjson.dumps(record["input"], option=orjson.OPT_SORT_KEYS)
     record["id"] = hashlib.sha256(identity).hexdigest()
     return record
@@ -218,21 +200,23 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
 
 def _input(call: CaptureCall) -> Any:
     """Return the arguments of a call by their names; one text, mapping or list by itself."""
-    if isinstance(call.arguments, list | tuple) and call.keywords is not None:
+    value = json_value(call.input)
+    if call.has_arguments:
+        arguments, keywords = value
         positional = call.source.names[1:] if call.source.has_owner else call.source.names
-        numbered = (f"argument_{index + 1}" for index in range(len(call.arguments)))
-        names = (*positional, *list(numbered)[len(positional) :])
-        named = dict(zip(names, call.arguments, strict=False)) | call.keywords
+        numbered = [f"argument_{index + 1}" for index in range(len(arguments))]
+        names = (*positional, *numbered[len(positional) :])
+        named = dict(zip(names, arguments, strict=False)) | keywords
     else:
-        named = {"input": call.arguments}
+        named = {"input": value}
     value = next(iter(named.values())) if len(named) == 1 else named
     return value if isinstance(value, str | dict | list) else named
 
 
 def _output(call: CaptureCall, redactor: PersonalRedactor) -> Any:
-    output = _json_value(call.output)
     if not call.chunks:
-        return redactor.value(output)
+        return redactor.value(json_value(call.output))
+    output = [json_value(chunk) for chunk in call.output]
     if all(isinstance(chunk, str) for chunk in output):
         return redactor.value("".join(output))
     clean = redactor.value(output)
@@ -248,31 +232,3 @@ def _texts(value: Any) -> list[str]:
     if not isinstance(value, dict | list):
         return []
     return [text for member in members for text in _texts(member)]
-
-
-def _json_value(value: Any) -> Any:
-    """Return a snapshot as JSON has it; what JSON lacks is text."""
-    if value is None or isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()
-    if isinstance(value, int):
-        return value if value.bit_length() <= _BITS else f"<integer of {value.bit_length()} bits>"
-    if isinstance(value, float):
-        return value if abs(value) < float("inf") else str(value)
-    if isinstance(value, Mapping):
-        return {_name(name): _json_value(member) for name, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_value(member) for member in value]
-    if isinstance(value, Unreadable):
-        return f"<{value.type_name}>"
-    if isinstance(value, datetime | date | datetime_time):
-        return value.isoformat()
-    if isinstance(value, timedelta | Decimal | UUID):
-        return str(value)
-    return f"<{type(value).__name__}>"
-
-
-def _name(value: Any) -> str:
-    name = _json_value(value)
-    return name if isinstance(name, str) else str(name)

@@ -33,16 +33,16 @@ class CaptureSource(NamedTuple):
 class CaptureCall(NamedTuple):
     """One captured call, as the caller left it: bounded copies, nothing redacted yet.
 
-    Each value is what `snapshot` makes, which may be packed. `arguments` are without the object of
-    a method; `keywords` is None where they are one value. `error` is the type's name and the
-    arguments of an exception; `chunks` says that the output is what a generator yielded. `size` is
-    about the number of bytes that the call keeps from being freed.
+    Each value is what `snapshot` makes. With `has_arguments` the input is the arguments, without
+    the object of a method, and the keywords of a call; else it is one value. `error` is the type's
+    name and the arguments of an exception; `chunks` says that the output is what a generator
+    yielded. `size` is about the number of bytes that the call keeps from being freed.
     """
 
     source: CaptureSource
     moment: float
-    arguments: Any
-    keywords: Any
+    input: Any
+    has_arguments: bool
     output: Any = None
     error: tuple[str, Any] | None = None
     chunks: bool = False

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from evalcore.capture.calls import CaptureCall, CaptureSource
-from evalcore.capture.copy_budget import SnapshotError
-from evalcore.capture.snapshot import call_snapshot, sized_snapshot, snapshot
+from evalcore.capture.snapshot import SnapshotError, call_snapshot, snapshot
 from evalcore.capture.streams import Chunks, NotedStream, noted_async_function, noted_generator
 from evalcore.capture.writer import PROCESS_WRITER
 from evalcore.errors import UsageError
@@ -22,8 +21,8 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 Redact = Callable[[str], str]
-# Copies of arguments and keywords, which are None where the input is one value, and their size.
-_CallInput = tuple[Any, Any, int]
+# A copy of the input, whether it is the arguments of a call, and its size.
+_CallInput = tuple[Any, bool, int]
 _UNSET: Final[Any] = object()
 _POSITIONAL: Final = frozenset(
     {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
@@ -151,9 +150,10 @@ class Capturing:
             return None
         try:
             if keywords is not None:
-                return call_snapshot(arguments, keywords)
-            copy, size = sized_snapshot(arguments)
-            return copy, None, size
+                copy, size = call_snapshot(arguments, keywords)
+            else:
+                copy, size = snapshot(arguments)
+            return copy, keywords is not None, size
         except SnapshotError:
             PROCESS_WRITER.refuse("too large")
         # Values of other people's types, some of which refuse everything.
@@ -170,24 +170,24 @@ class Capturing:
     ) -> None:
         """Hand over a call; never raises. An exception that ends the process is no answer."""
         try:
-            arguments, keywords, size = call_input
+            copy, has_arguments, size = call_input
             moment, metadata, failure = time.time(), self.metadata, None
             is_stream, complete = type(output) is Chunks, True
             if error is not None:
                 if _is_an_end(error):
                     return
                 # Not `str(error)`: that is code of the exception's type.
-                parts, output_size = sized_snapshot(BaseException.__dict__["args"].__get__(error))
+                parts, output_size = snapshot(BaseException.__dict__["args"].__get__(error))
                 failure, output, is_stream = (type(error).__name__, parts), None, False
             elif is_stream:
                 complete, output_size, output = output.complete, output.size, output.values
             else:
-                output, output_size = sized_snapshot(output)
+                output, output_size = snapshot(output)
             if metadata is not None:
-                metadata = snapshot(metadata)
+                metadata = snapshot(metadata)[0]
             size += output_size
             # fmt: off
-            fields = (source, moment, arguments, keywords, output, failure, is_stream, complete,
+            fields = (source, moment, copy, has_arguments, output, failure, is_stream, complete,
                       metadata, size)
             # fmt: on
             # As `CaptureCall(…)`, which would be a call of Python.

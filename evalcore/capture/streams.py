@@ -6,12 +6,9 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from evalcore.capture.copy_budget import SnapshotError
-from evalcore.capture.snapshot import sized_snapshot
+from evalcore.capture.snapshot import MAX_CHARACTERS, SnapshotError, snapshot
 
 MOST_CHUNKS: Final = 5_000
-_MOST_CHARACTERS: Final = 200_000
-_MOST_BYTES: Final = 4_000_000
 
 
 class Chunks:
@@ -21,11 +18,11 @@ class Chunks:
     it is here.
     """
 
-    __slots__ = ("characters", "complete", "overflow", "size", "values")
+    __slots__ = ("complete", "overflow", "size", "values")
 
     def __init__(self) -> None:
         self.values: list[Any] = []
-        self.characters = self.size = 0
+        self.size = 0
         self.overflow = False
         self.complete = False
 
@@ -34,16 +31,13 @@ class Chunks:
         if self.overflow:
             return
         try:
-            copy, size = sized_snapshot(value)
+            copy, size = snapshot(value)
             self.values.append(copy)
             self.size += size
-            if type(value) is str:
-                self.characters += size
         # Of a value that cannot be read: the stream goes on.
         except (SnapshotError, AttributeError, TypeError, RuntimeError):
             self.overflow = True
-        is_long = len(self.values) > MOST_CHUNKS or self.characters > _MOST_CHARACTERS
-        if is_long or self.size > _MOST_BYTES:
+        if len(self.values) > MOST_CHUNKS or self.size > MAX_CHARACTERS:
             self.overflow = True
 
 

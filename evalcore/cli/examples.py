@@ -20,7 +20,6 @@ EXAMPLES: Final = {
     "runs cancel": "evalcore runs cancel 20260518T100000Z-0a1b2c",
     "runs delete": "evalcore runs delete 20260518T100000Z-0a1b2c --yes",
     "runs list": "evalcore runs list --suite support --limit 10",
-    "runs prune": "evalcore runs prune --keep 20 --older-than 90d",
     "runs show": "evalcore runs show latest",
     "runs verify": "evalcore runs verify latest",
     "runs watch": "evalcore runs watch latest",

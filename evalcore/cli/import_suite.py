@@ -74,10 +74,9 @@ def import_command(
     that only Python can do are written to a module beside it. No file is overwritten without
     --force.
     """
-    from evalcore.importers.converted import Notes
+    from evalcore.importers.converted import Notes, suite_text
     from evalcore.importers.files import read_foreign_file
     from evalcore.importers.registry import ImportOptions, convert, recognise_source
-    from evalcore.importers.written_suite import suite_text
 
     opened = read_foreign_file(file).with_columns(_renamed(columns))
     source = source or recognise_source(opened)
@@ -85,8 +84,6 @@ def import_command(
     if path.suffix not in (".yaml", ".yml"):
         raise UsageError(f"--out: {path}: a suite is written as YAML; name a file *{_SUFFIX}")
     notes = Notes()
-    for position in dict.fromkeys(opened.replaced):
-        notes.add("half a character (a lone surrogate) is replaced by U+FFFD", position)
     suite = convert(opened, source, ImportOptions(_stem(path), check), notes)
     if not suite.targets and target is None and any(case.output is None for case in suite.cases):
         notes.add(

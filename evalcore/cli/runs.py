@@ -13,7 +13,7 @@ from evalcore.analytics.integrity import verify_run
 from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
-from evalcore.cli.run_removal import delete_command, prune_command
+from evalcore.cli.run_removal import delete_command
 from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
 from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
@@ -131,7 +131,7 @@ def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bo
     return int(exit_code([Decision(decision)]))
 
 
-for command in (list_command, verify_command, delete_command, prune_command):
+for command in (list_command, verify_command, delete_command):
     runs.add_command(command)
 
 # What changes although nothing has happened.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -231,9 +230,7 @@ class ProviderGates:
     @property
     def held_s(self) -> float:
         """How long (seconds) a provider wants no call: no new item begins before."""
-        if not self._gates:
-            return 0.0
-        return max(gate.held_s for gate in tuple(self._gates.values()))
+        return max((gate.held_s for gate in tuple(self._gates.values())), default=0.0)
 
 
 UNPRICED = "price"
@@ -430,8 +427,6 @@ _OPEN_FILES: Final = 65_536
 
 def allow_open_files() -> None:
     """Let this process, and programs that it starts, open as many files as they may."""
-    if sys.platform == "win32":
-        return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -376,7 +376,7 @@ def wall_clock_us() -> int:
 
 def ended_item(shard: int, finished: FinishedItem) -> ItemEnded:
     """Return the event of a finished item of a shard."""
-    item, evidence = finished.item, finished.evidence
+    item = finished.item
     return ItemEnded(
         shard=shard,
         number=item.number,
@@ -392,6 +392,4 @@ def ended_item(shard: int, finished: FinishedItem) -> ItemEnded:
         started_us=finished.started_us,
         ended_us=finished.ended_us,
         target=None if item.target is None else item.target.name,
-        input=item.case.input,
-        output=None if evidence is None else evidence.output,
     )

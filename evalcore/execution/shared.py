@@ -21,10 +21,9 @@ from uuid import uuid4
 import orjson
 from pydantic import TypeAdapter, ValidationError
 
-from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError, StoreError
+from evalcore.errors import EvalError, ObjectNotFoundError, StoreError
 from evalcore.execution.budget import NOTHING_SPENT, RunBudget, Spent
 from evalcore.model.sighting import Sighting
-from evalcore.model.tolerance import reaches
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import StoredObject, swap
 from evalcore.trust.machine_faults import retried
@@ -65,12 +64,6 @@ class Block:
         """What is spent; of a dead process all that it was granted."""
         return self.granted if self.is_dead else self.settled.plus(self.assumed)
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether the process holds nothing that it could return."""
-        rest = self.granted.minus(self.spent)
-        return rest.tokens <= 0 and reaches(0.0, rest.cost_usd, self.granted.cost_usd)
-
 
 @dataclass(slots=True)
 class SharedState:
@@ -106,9 +99,7 @@ def decode_limits(data: bytes, key: str) -> SharedState:
         ) from error
 
 
-@cache
-def _states() -> TypeAdapter[SharedState]:
-    return TypeAdapter(SharedState)
+_states = cache(lambda: TypeAdapter(SharedState))
 
 
 def _sum(amounts: Iterable[Spent]) -> Spent:
@@ -144,6 +135,8 @@ class SharedLimits:
         self._is_final, self._pause_s = False, SYNC_S
         self._began, self._elapsed_s = clock(), 0.0
         self._wake, self._ended = threading.Event(), threading.Event()
+        if budget is not None:
+            budget.ask = self._wake.set
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
 
     @property
@@ -153,14 +146,8 @@ class SharedLimits:
 
     def start(self) -> None:
         """Join, and keep this process in step until `leave`."""
-        self.join()
-        self._thread.start()
-
-    def join(self) -> None:
-        """Take part, in an object that is made if there is none."""
-        if self._budget is not None:
-            self._budget.ask = self._wake.set
         self.step()
+        self._thread.start()
 
     def leave(self) -> None:
         """Return everything that was not spent; to be called once, when no call is in flight.
@@ -191,7 +178,7 @@ class SharedLimits:
                 return
             self._wake.clear()
             try:
-                retried(self.step, _STORE_RETRIES_S, _may_pass)
+                retried(self.step, _STORE_RETRIES_S, lambda error: isinstance(error, EvalError))
             except EvalError as error:
                 if self._budget is not None:
                     self._budget.fail()
@@ -200,7 +187,7 @@ class SharedLimits:
                 return
 
     def step(self) -> None:
-        """Bring the object and this process up to date."""
+        """Bring the object, which is made if there is none, and this process up to date."""
         state = self._change(self._take)
         if self._budget is not None:
             own = state.blocks.pop(self._name)
@@ -212,10 +199,9 @@ class SharedLimits:
         interval_s = max(SYNC_S, len(state.blocks) / _PROCESSES_PER_SECOND)
         others = {name: each for name, each in state.blocks.items() if name != self._name}
         for name, other in others.items():
-            silent_s = self._beats[name].unchanged_s(other.beat)
+            is_silent = self._beats[name].unchanged_s(other.beat) > DEAD_AFTER * interval_s
             if other.process is not None and not other.is_dead:
-                gone = silent_s > DEAD_AFTER * interval_s
-                other.is_dead = gone or is_alive(other.process) is False
+                other.is_dead = is_silent or is_alive(other.process) is False
         own = state.blocks.setdefault(self._name, Block(process=this_process()))
         own.beat, own.is_dead = own.beat + 1, False
         state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
@@ -229,7 +215,9 @@ class SharedLimits:
         A block never gets less than what the budget allows its calls at this moment.
         """
         living = [other for other in others if not other.is_dead]
-        are_settled = all(other.is_settled for other in living)
+        # Whether they hold nothing that they could return.
+        unsettled = (other.granted.minus(other.spent) for other in living)
+        are_settled = all(budget.bounds.has(NOTHING_SPENT, rest) for rest in unsettled)
         is_awaited = any(other.waits for other in living)
         position = budget.position(returns=own.waits or is_awaited)
         elsewhere = _sum(other.granted for other in others)
@@ -269,8 +257,3 @@ class SharedLimits:
 
         self._stored = swap(self._store, self._key, changed, seen=self._stored or "unread")
         return state
-
-
-def _may_pass(error: Exception) -> bool:
-    is_gone = isinstance(error, ObjectNotFoundError)
-    return isinstance(error, StoreError | RunConflictError) and not is_gone

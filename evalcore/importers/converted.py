@@ -1,16 +1,24 @@
-"""What a file of another program becomes: cases, targets, checks, and what has no counterpart."""
+"""What a file of another program becomes, and how that is written as a suite."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
+from evalcore.formats.documents import raise_problem, yaml_text
 from evalcore.model.suite import Format
+from evalcore.trust.secrets import escaped
 from evalcore.wording import one_line
 
 DEFAULT_TARGET: Final = "default"
 _LISTED: Final = 3
+_PLACEHOLDER_TARGET: Final = {"name": DEFAULT_TARGET, "provider": "echo"}
+PROMPT_KEY: Final = "prompt_key"
+"""Names, in the configuration of a Python target, which prompt of the input it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,17 @@ class VariableText(str):
     __slots__ = ()
 
 
+def map_texts(value: Any, change: Callable[[str], Any]) -> Any:
+    """Return a value of JSON with every text in it changed, but for the keys of mappings."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, Mapping):
+        return {key: map_texts(member, change) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [map_texts(member, change) for member in value]
+    return value
+
+
 class Notes:
     """What has no counterpart, each reason and each position of it once."""
 
@@ -98,6 +117,12 @@ def _line(reason: str, positions: Sequence[str]) -> str:
     more = len(positions) - _LISTED
     listed = ", ".join(positions[:_LISTED]) + (f" and {more} more" if more > 0 else "")
     return f"{listed}: {reason}"
+
+
+def check_cases(name: str, cases: Collection[Any], notes: Notes) -> None:
+    """Raise `LoadError` if nothing is left of the file of this name."""
+    if not cases:
+        raise_problem(name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
 
 
 def unique_id(wish: str, used_ids: Collection[str]) -> str:
@@ -158,8 +183,6 @@ def as_input(value: Any) -> Any:
         return value
     if value is None:
         return ""
-    import orjson
-
     return orjson.dumps(value).decode()
 
 
@@ -209,3 +232,81 @@ def text_of_parts(content: Any) -> str | None:
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
     parts = [text for text in texts if isinstance(text, str)]
     return "".join(parts) if len(parts) == len(texts) else None
+
+
+def suite_text(
+    suite: Converted, *, origin: str, module: str, target: str | None, notes: Sequence[str]
+) -> str:
+    """Return the text of the suite file, with a comment for each line of `notes`.
+
+    `origin` says where it comes from, `module` names the Python module beside it, and `target` is
+    what answers in place of the file's own targets: a target's name or `module:function`.
+    """
+    lines = [f"Imported from {origin}."]
+    if notes:
+        lines += ["What differs from it, or was not taken over:", *(f"- {note}" for note in notes)]
+
+    def written(text: str) -> str:
+        # A variable that the import writes is one; texts of the file that look like one are not.
+        text = str(text) if isinstance(text, VariableText) else escaped(text)
+        return text.replace(MODULE, module) if text.startswith(MODULE) else text
+
+    comments = "".join(f"# {line}\n" for line in lines)
+    return comments + yaml_text(map_texts(_content(suite, target), written))
+
+
+def _content(suite: Converted, target: str | None) -> dict[str, Any]:
+    targets: list[Mapping[str, Any]] = list(suite.judges)
+    names = [target]
+    if target is None:
+        own = list(suite.targets) or [_PLACEHOLDER_TARGET]
+        targets, names = [*own, *targets], [each["name"] for each in own]
+    elif ":" in target:
+        called = {"name": DEFAULT_TARGET, "provider": "python", "callable": target}
+        targets, names = [called, *targets], [DEFAULT_TARGET]
+    head = {"name": suite.name} | _present({"description": suite.description})
+    written_targets = _present({"targets": targets})
+    section = _present({"evalcore": dict(suite.section)})
+    if suite.form is Format.TEST_FILE:
+        execution = {"target": names[0]} if len(names) == 1 else {"targets": names}
+        head |= {**written_targets, "execution": execution, **section}
+        return head | {"tests": [_case(case, in_suite=False) for case in suite.cases]}
+    head |= {"flow": names[0], **written_targets, "variants": _variants(suite, targets, names)}
+    return head | section | {"cases": [_case(case, in_suite=True) for case in suite.cases]}
+
+
+def _variants(
+    suite: Converted, targets: Sequence[Mapping[str, Any]], names: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """Return a variant for each target, or for each prompt of each target."""
+    if not suite.prompts:
+        return [{"id": name, "target": name} for name in names]
+    python = {each["name"] for each in targets if each["provider"] == "python"}
+    variants: dict[str, dict[str, Any]] = {}
+    for name, (key, label) in itertools.product(names, suite.prompts.items()):
+        identity = unique_id(label if len(names) == 1 else f"{name} ({label})", variants)
+        is_python = name in python
+        config = {PROMPT_KEY: key} if is_python else {"prompt_template": f"{{input.{key}}}"}
+        variants[identity] = {"id": identity, "target": name, "config": config}
+    return list(variants.values())
+
+
+def _case(case: ConvertedCase, *, in_suite: bool) -> dict[str, Any]:
+    """Return a case as it is written; an expected `[]`, `{}` or "" is a value."""
+    expected = {} if case.expected_output is None else {"expected_output": case.expected_output}
+    # Each has to pass, as in the program that the file is of; a test file's score is a mean.
+    required = {"required": True} if not in_suite and len(case.assertions) > 1 else {}
+    answer = {"output": case.output} | _present({"metrics": dict(case.metrics)})
+    return {"id": case.id, "input": case.input, **expected} | _present(
+        {
+            "fixtures": None if case.output is None else answer,
+            "assertions": [{**each, **required} for each in case.assertions],
+            "metadata": dict(case.metadata),
+            "tags": list(case.tags),
+        }
+    )
+
+
+def _present(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields without those that are None or an empty collection."""
+    return {key: value for key, value in fields.items() if value not in (None, [], {})}

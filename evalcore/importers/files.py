@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +13,6 @@ import zstandard
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Measure
 from evalcore.errors import UsageError
 from evalcore.formats.documents import (
     MAX_FILE_BYTES,
@@ -26,6 +24,7 @@ from evalcore.formats.documents import (
 from evalcore.formats.rows import CsvRows
 from evalcore.formats.section import OPEN
 from evalcore.problems import Problems
+from evalcore.shapes import Measure
 from evalcore.wording import Loc, Locate, shown_path
 
 _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
@@ -33,7 +32,6 @@ _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
 _LISTED: Final = 12
 _DIGITS: Final = 19
-_HALF: Final = re.compile("[\ud800-\udfff]")
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -48,15 +46,12 @@ def _row_line(loc: Loc) -> int | None:
 class ForeignFile:
     """A file that was read: `value` is its document, or the list of its rows.
 
-    `locate` finds the line of a path into it, in YAML and in files of rows. `replaced` says where
-    half a character (a lone surrogate, which no file can hold) was replaced.
+    `locate` finds the line of a path into it, in YAML and in files of rows.
     """
 
     path: Path
     value: Any
-    is_rows: bool = False
     locate: Locate = _no_line
-    replaced: Sequence[str] = ()
 
     @property
     def name(self) -> str:
@@ -92,18 +87,17 @@ def read_foreign_file(path: Path) -> ForeignFile:
     `header.json` with the list `samples`.
     """
     name, suffix = shown_path(path), path.suffix.lower()
-    replaced: list[str] = []
     if suffix == ".csv":
-        return ForeignFile(path, read_csv(path), is_rows=True)
+        return ForeignFile(path, read_csv(path))
     data = read_bytes(path, name)
     if suffix == ".eval" or data.startswith(b"PK\x03\x04"):
-        return ForeignFile(path, _read_archive(path, name, replaced), replaced=replaced)
+        return ForeignFile(path, _read_archive(path, name))
     if suffix == ".jsonl":
-        rows = list(json_lines(data, name, replaced))
-        return ForeignFile(path, rows, is_rows=True, locate=_row_line, replaced=replaced)
+        rows = list(json_lines(data, name))
+        return ForeignFile(path, rows, locate=_row_line)
     if suffix == ".json":
         # Python's JSON rather than strict JSON: logs hold NaN where a score is not a number.
-        return ForeignFile(path, parse_json(data, name, replaced), replaced=replaced)
+        return ForeignFile(path, parse_json(data, name))
     if suffix not in _YAML:
         suffixes = ".yaml, .yml, .json, .jsonl, .csv and .eval"
         raise_problem(name, None, f"is none of {suffixes}, which can be imported")
@@ -121,14 +115,14 @@ def read_csv(path: Path) -> list[dict[str, Any]]:
     return read
 
 
-def json_lines(data: bytes, name: str, replaced: list[str]) -> Iterator[Any]:
+def json_lines(data: bytes, name: str) -> Iterator[Any]:
     """Yield the value of each line that is not blank; raise `LoadError` with the line.
 
     A line ends with a line feed alone: JSON texts may hold other separators.
     """
     for number, line in enumerate(decode(data, name).split("\n"), 1):
         if line.strip():
-            yield parse_json(line.encode(), name, replaced, number)
+            yield parse_json(line.encode(), name, number)
 
 
 def _number(digits: str) -> float:
@@ -136,10 +130,10 @@ def _number(digits: str) -> float:
     return int(digits) if len(digits) < _DIGITS else float(digits)
 
 
-def parse_json(data: bytes, name: str, replaced: list[str], line: int | None = None) -> Any:
+def parse_json(data: bytes, name: str, line: int | None = None) -> Any:
     """Return a JSON value as Python reads it; raise `LoadError` with the line.
 
-    Halves of surrogate pairs become U+FFFD, and their places are added to `replaced`.
+    Lone surrogates become U+FFFD.
     """
     import json
 
@@ -150,27 +144,15 @@ def parse_json(data: bytes, name: str, replaced: list[str], line: int | None = N
     try:
         text = data.decode("utf-8-sig")
         value = json.loads(text, parse_constant=lambda _: None, parse_int=_number)
-        return _without_halves(value, replaced, name if line is None else f"line {line}")
+        # A lone surrogate, which no file can hold, is replaced.
+        paired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
+        return json.loads(paired.decode("utf-16", "replace"))
     except (ValueError, RecursionError) as error:
         position = line or getattr(error, "lineno", None)
         raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")
 
 
-def _without_halves(value: Any, replaced: list[str], position: str) -> Any:
-    if isinstance(value, str) and _HALF.search(value):
-        replaced.append(position)
-        return _HALF.sub("\ufffd", value)
-    if isinstance(value, dict):
-        return {
-            _without_halves(key, replaced, position): _without_halves(member, replaced, position)
-            for key, member in value.items()
-        }
-    if isinstance(value, list):
-        return [_without_halves(member, replaced, position) for member in value]
-    return value
-
-
-def _read_archive(path: Path, name: str, replaced: list[str]) -> dict[str, Any]:
+def _read_archive(path: Path, name: str) -> dict[str, Any]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = {member.filename: member for member in archive.infolist()}
@@ -179,9 +161,9 @@ def _read_archive(path: Path, name: str, replaced: list[str]) -> dict[str, Any]:
                 raise_problem(name, None, f"holds more than {limit} MiB; log fewer samples a file")
             if "header.json" not in members:
                 raise_problem(name, None, "has no header.json: not a log of Inspect AI that ended")
-            header = parse_json(_member(path, archive, members["header.json"]), name, replaced)
+            header = parse_json(_member(path, archive, members["header.json"]), name)
             samples = [
-                parse_json(_member(path, archive, member), f"{name}/{filename}", replaced)
+                parse_json(_member(path, archive, member), f"{name}/{filename}")
                 for filename, member in members.items()
                 if filename.startswith("samples/") and filename.endswith(".json")
             ]
@@ -231,15 +213,6 @@ class PydanticDataset(TypedDict, total=False):
     name: str | None
     cases: Required[list[PydanticCase]]
     evaluators: list[str | dict[str, Any]] | None
-
-
-@with_config(OPEN)
-class DeepEvalRow(TypedDict, total=False):
-    """A golden or a test case of DeepEval."""
-
-    input: Required[str | None]
-    name: str | int | None
-    tags: list[str] | str | None
 
 
 @with_config(OPEN)
@@ -348,23 +321,3 @@ class PromptfooConfiguration(TypedDict, total=False):
     tests: Any
     scenarios: list[Any] | None
     evaluateOptions: dict[str, Any] | None
-
-
-@with_config(OPEN)
-class LangSmithRow(TypedDict, total=False):
-    """An example, or a run of an experiment, of LangSmith."""
-
-    inputs: Required[Any]
-    metadata: dict[str, Any] | str | None
-    split: str | list[str] | None
-
-
-@with_config(OPEN)
-class BraintrustRow(TypedDict, total=False):
-    """A row of a dataset or of an experiment of Braintrust."""
-
-    input: Required[Any]
-    metadata: dict[str, Any] | str | None
-    metrics: dict[str, Any] | str | None
-    scores: dict[str, Any] | str | None
-    tags: str | list[str] | None

@@ -15,8 +15,10 @@ from evalcore.importers.converted import (
     as_criteria,
     as_input,
     chat_messages,
+    check_cases,
     default_judge,
     expected_check,
+    map_texts,
     text_of_parts,
     unique_id,
 )
@@ -301,7 +303,7 @@ _CHOICES: Final = (
 )
 
 
-def convert_inspect(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
     """Return the suite of a log or of a dataset; raise `LoadError` if it is neither."""
     if isinstance(file.value, Mapping) and "eval" in file.value:
         check_shape(file, file.value, InspectLog)
@@ -348,7 +350,7 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
             expected_output=target[0] if len(target) == 1 else target,
             metadata=_metadata(row, others),
         )
-    _check_cases(file, cases, notes)
+    check_cases(file.name, cases, notes)
     return Converted(
         Format.SUITE if in_suite else Format.TEST_FILE,
         options.name,
@@ -384,7 +386,7 @@ def _log(file: ForeignFile, notes: Notes) -> Converted:
         if case is not None:
             name = unique_id(case.id, cases)
             cases[name] = replace(case, id=name)
-    _check_cases(file, cases, notes)
+    check_cases(file.name, cases, notes)
     model = str(task.get("model") or "")
     provider, _, model_name = model.partition("/")
     targets = []
@@ -399,11 +401,6 @@ def _log(file: ForeignFile, notes: Notes) -> Converted:
         judges=scorers.judges,
         module=MODULE_TEXT if scorers.needs_suite else None,
     )
-
-
-def _check_cases(file: ForeignFile, cases: Mapping[str, ConvertedCase], notes: Notes) -> None:
-    if not cases:
-        raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
 
 
 def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
@@ -491,15 +488,16 @@ def _question(value: Any, attachments: Any, notes: Notes, position: str) -> Any:
     return as_input(resolved)
 
 
-def _resolved(value: Any, attachments: Any) -> Any:
+def _resolved(value: Any, attachments: Mapping[str, str]) -> Any:
     """Return the value with references to attachments replaced by their texts."""
-    if isinstance(value, str) and value.startswith(_ATTACHMENT):
-        return attachments.get(value.removeprefix(_ATTACHMENT), value)
-    if isinstance(value, list):
-        return [_resolved(member, attachments) for member in value]
-    if isinstance(value, Mapping):
-        return {key: _resolved(member, attachments) for key, member in value.items()}
-    return value
+    return map_texts(
+        value,
+        lambda text: (
+            attachments.get(text.removeprefix(_ATTACHMENT), text)
+            if text.startswith(_ATTACHMENT)
+            else text
+        ),
+    )
 
 
 def _target(value: Any) -> list[str]:
@@ -515,15 +513,10 @@ def _answer(sample: Mapping[str, Any], attachments: Any) -> str | None:
         return None
     if isinstance(output.get("completion"), str):
         return str(output["completion"])
-    return message_text((choices[0].get("message") or {}).get("content"))
-
-
-def message_text(content: Any) -> str | None:
-    """Return a message's content as text: its text parts, without reasoning."""
+    content = (choices[0].get("message") or {}).get("content")
     if isinstance(content, str):
         return content
-    parts = [part for part in content or () if part.get("type") == "text"]
-    return text_of_parts(parts)
+    return text_of_parts([part for part in content or () if part.get("type") == "text"])
 
 
 def _metrics(sample: Mapping[str, Any]) -> dict[str, float]:

@@ -7,8 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from evalcore.formats.documents import as_json, raise_problem
-from evalcore.importers.converted import Converted, ConvertedCase, Notes, unique_id
+from evalcore.formats.documents import as_json
+from evalcore.importers.converted import (
+    Converted,
+    ConvertedCase,
+    Notes,
+    check_cases,
+    unique_id,
+)
 from evalcore.importers.files import ForeignFile, PromptfooConfiguration, check_shape
 from evalcore.importers.promptfoo_providers import (
     ChecksModule,
@@ -24,7 +30,7 @@ from evalcore.importers.promptfoo_templates import (
     rendered_prompt,
     resolved_variables,
 )
-from evalcore.importers.promptfoo_tests import Assertions, PositionedTest, TestContext, read_tests
+from evalcore.importers.promptfoo_tests import AT, Assertions, Test, TestContext, read_tests
 from evalcore.importers.registry import ImportOptions
 from evalcore.model.suite import Format
 
@@ -57,11 +63,12 @@ _TEST_KEYS: Final = (
     "threshold",
     "metadata",
     "providerOutput",
+    AT,
 )
 _OPTION_KEYS: Final = ("prefix", "suffix", "transform", "postprocess", "provider")
 
 
-def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
     """Return the suite of a configuration; raise `LoadError` if nothing is left of it."""
     check_shape(file, file.value, PromptfooConfiguration)
     raw = as_json(file.value)
@@ -85,8 +92,7 @@ def convert_promptfoo(file: ForeignFile, options: ImportOptions, notes: Notes) -
         if case is not None:
             name = unique_id(case.id, cases)
             cases[name] = replace(case, id=name)
-    if not cases:
-        raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
+    check_cases(file.name, cases, notes)
     several = len(prompts) > 1
     if several and reader.judges.targets:
         notes.add("a judge sees the prompts of all variants of a case, not the one that is graded")
@@ -144,17 +150,15 @@ class _CaseReader:
         self.transform: str | None = None
         self._assertions = Assertions(module, judges, notes, folder)
 
-    def read(
-        self, written: PositionedTest, number: int, prompts: Mapping[str, Prompt]
-    ) -> ConvertedCase | None:
+    def read(self, test: Test, number: int, prompts: Mapping[str, Prompt]) -> ConvertedCase | None:
         """Return the case of a test, None (and a note) if it can be none.
 
         Its input is the filled prompt; of several prompts it has each, by its key.
         """
-        test, position = written.test, written.position
+        position = test[AT]
         self._note_unused(test, position)
         variables = resolved_variables(test["vars"])
-        assertions = self._checks(written, variables)
+        assertions = self._checks(test, variables)
         if assertions is None:
             return None
         options = test.get("options") or {}
@@ -177,21 +181,16 @@ class _CaseReader:
             metadata={**(test.get("metadata") or {}), "vars": dict(variables)},
         )
 
-    def _checks(
-        self, written: PositionedTest, variables: Mapping[str, Any]
-    ) -> list[dict[str, Any]] | None:
+    def _checks(self, test: Test, variables: Mapping[str, Any]) -> list[dict[str, Any]] | None:
         """Return the assertions; None and a note if none of them has a counterpart."""
-        test = written.test
-        listed = test.get("assert") or ()
+        listed = test["assert"]
         options = test.get("options") or {}
         own = options.get("transform") or options.get("postprocess")
         scripts = [each for each in (self.transform, own) if each]
-        context = TestContext(variables, scripts, options.get("provider"), written.assert_positions)
+        context = TestContext(variables, scripts, options.get("provider"))
         assertions = self._assertions.read_all(listed, test.get("threshold"), context)
         if listed and not assertions:
-            self._notes.add(
-                "the test is left out: nothing of it has a counterpart", written.position
-            )
+            self._notes.add("the test is left out: nothing of it has a counterpart", test[AT])
             return None
         return assertions
 

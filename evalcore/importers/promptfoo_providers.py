@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from glob import has_magic
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -15,10 +15,16 @@ import orjson
 
 from evalcore.errors import LoadError
 from evalcore.formats.documents import decode, parse_document, read_bytes
-from evalcore.importers.converted import MODULE, Notes, VariableText, note_default_judge, unique_id
+from evalcore.importers.converted import (
+    MODULE,
+    Notes,
+    VariableText,
+    map_texts,
+    note_default_judge,
+    unique_id,
+)
 from evalcore.importers.files import json_lines, parse_json, read_csv
 from evalcore.importers.promptfoo_templates import json_path, placeholders
-from evalcore.targets.templates import PLACEHOLDER
 from evalcore.trust.secrets import SecretOption
 from evalcore.wording import one_line
 
@@ -76,18 +82,11 @@ def read_value(path: Path) -> Any:
         data = read_bytes(path, name)
         if suffix in (".yaml", ".yml"):
             return parse_document(data, name).value
-        replaced: list[str] = []
         if suffix == ".json":
-            value = parse_json(data, name, replaced)
-        elif suffix == ".jsonl":
-            value = list(json_lines(data, name, replaced))
-        else:
-            value = decode(data, name)
+            return parse_json(data, name)
+        return list(json_lines(data, name)) if suffix == ".jsonl" else decode(data, name)
     except LoadError as error:
         raise NotTakenOverError(str(error)) from error
-    if replaced:
-        raise NotTakenOverError(f"{path.name} has half a character (a lone surrogate) in a text")
-    return value
 
 
 def read_text(path: Path) -> str:
@@ -216,31 +215,13 @@ def _texts(path: Path) -> Iterator[str]:
         yield read_text(path)
 
 
-PROMPT_KEY: Final = "prompt_key"
-"""Names, in the configuration of a Python target, which prompt of the input it answers."""
-
-HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
-
-import json
-import re
-'''
-
-PROVIDER_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
+_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
 
 import asyncio
 import inspect
 import json
-import re
 
 from evalcore import Evidence, Metrics
-'''
-
-CHECKS: Final = '''
-
-def context_of(context):
-    """Return the context of an assertion as promptfoo calls its parts."""
-    variables = (context["metadata"] or {}).get("vars", {})
-    return {**context, "vars": variables, "prompt": context["input"]}
 
 
 def parsed(output):
@@ -252,82 +233,29 @@ def parsed(output):
 
 
 def called(function, output, context, threshold):
-    """Return what a function of promptfoo says, as evalcore reads it."""
-    answer = function(output, context_of(context))
-    if hasattr(answer, "__dict__"):
-        answer = vars(answer)
-    if isinstance(answer, str) and answer.lower() in ("true", "false"):
-        answer = answer.lower() == "true"
-    elif isinstance(answer, str):
-        answer = json.loads(answer)
+    """Return what an assertion of promptfoo says, as evalcore reads it."""
+    variables = (context["metadata"] or {}).get("vars", {})
+    answer = function(output, {**context, "vars": variables, "prompt": context["input"]})
+    if isinstance(answer, str):
+        answer = json.loads(answer.lower() if answer.lower() in ("true", "false") else answer)
+    answer = getattr(answer, "__dict__", answer)
     if isinstance(answer, bool):
         return answer
+    score, passed, reason = answer, True, str(answer)
     if isinstance(answer, dict):
-        score = float(answer.get("score", 1 if passes(answer) else 0))
-        enough = threshold is None or score >= threshold
-        passed, reason = passes(answer) and enough, str(answer.get("reason") or "")
-        return {"passed": passed, "score": min(max(score, 0.0), 1.0), "reason": reason}
-    passed = answer > 0 if threshold is None else answer >= threshold
-    return {"passed": passed, "score": min(max(float(answer), 0.0), 1.0), "reason": str(answer)}
+        passed = bool(answer.get("pass", answer.get("pass_", False)))
+        score, reason = answer.get("score", int(passed)), str(answer.get("reason") or "")
+    elif threshold is None:
+        passed = score > 0
+    passed = passed and (threshold is None or score >= threshold)
+    return {"passed": passed, "score": min(max(float(score), 0.0), 1.0), "reason": reason}
 
-
-def passes(answer):
-    """Return whether a grading result says that the output passes."""
-    return bool(answer.get("pass", answer.get("pass_", False)))
-'''
-
-COMPARED: Final = '''
-
-def step_into(output, *steps):
-    """Return what stands at a path in an output, which may be the text of JSON."""
-    output = parsed(output) if isinstance(output, str) else output
-    for step in steps:
-        output = output[step]
-    return output
-
-
-def compared(output, config):
-    """Whether a transformed output passes the assertion that `config` names."""
-    word, value = config["word"], config.get("value")
-    text = output if isinstance(output, str) else json.dumps(output, separators=(",", ":"))
-    if word == "is-json":
-        return is_json(text)
-    if word == "equals":
-        return parsed(text) == value if isinstance(value, (dict, list)) else text == value
-    if word == "regex":
-        return re.search(value, text) is not None
-    if word.startswith("icontains"):
-        text = text.lower()
-        value = [each.lower() for each in value] if isinstance(value, list) else value.lower()
-    if word.endswith(("-any", "-all")):
-        decide = any if word.endswith("-any") else all
-        return decide(each in text for each in value)
-    if word in ("starts-with", "ends-with"):
-        return text.startswith(value) if word == "starts-with" else text.endswith(value)
-    return value in text
-
-
-def is_json(text):
-    """Whether a text is JSON."""
-    try:
-        json.loads(text)
-    except ValueError:
-        return False
-    return True
-'''
-
-ANSWERED: Final = '''
 
 def answered(answer):
     """Return the evidence of a provider's answer: output, cost and tokens; raise its error."""
-    if inspect.iscoroutine(answer):
-        answer = asyncio.run(answer)
-    if not isinstance(answer, dict):
-        raise TypeError(f"returned {type(answer).__name__}; expected {{'output': ...}}")
-    if answer.get("error"):
-        raise RuntimeError(answer["error"])
-    if answer.get("output") is None:
-        raise ValueError("returned neither 'output' nor 'error'")
+    answer = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
+    if answer.get("error") or answer.get("output") is None:
+        raise RuntimeError(answer.get("error") or "returned neither 'output' nor 'error'")
     output, tokens = answer["output"], answer.get("tokenUsage") or {}
     metrics = Metrics(
         latency_ms=answer.get("latencyMs"),
@@ -338,11 +266,17 @@ def answered(answer):
     text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
     return Evidence(text, metrics=metrics)
 '''
+_ASSERTION: Final = '''
 
-PROVIDER: Final = '''
+def {name}(output, context):
+    """An assertion of the configuration."""
+{function}
+    return called(check, {output}, context, {threshold!r})
+'''
+_PROVIDER: Final = '''
 
 def {name}(input, *, context):
-    """Answer as promptfoo's provider {file} does."""
+    """Answer as promptfoo's provider does."""
     from {module} import {function}
 
     variables = (context.metadata or {{}}).get("vars", {{}})
@@ -356,9 +290,7 @@ def {name}(input, *, context):
 '''
 
 
-PARSED: Final = "parsed(output)"
-UNCHANGED: Final = "output"
-"""What an assertion gets: an expression of the module."""
+_NAME: Final = "__name__of__"
 
 
 class ChecksModule:
@@ -369,118 +301,50 @@ class ChecksModule:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._functions: list[str] = []
-        self._names: dict[tuple[Any, ...], str] = {}
-        self._compares = self._answers = False
+        self._functions: dict[str, str] = {}
         self.imported_files: dict[str, None] = {}
-
-    def callable(self, name: str) -> str:
-        """Return how the suite names a function of the module."""
-        return f"{MODULE}:{name}"
 
     @property
     def text(self) -> str | None:
         """The module's text, None if nothing is in it."""
-        if not self._functions:
-            return None
-        head = PROVIDER_HEAD if self._answers else HEAD
-        shared = (ANSWERED if self._answers else "") + (COMPARED if self._compares else "")
-        return head + CHECKS + shared + "".join(self._functions)
+        functions = (text.replace(_NAME, name) for text, name in self._functions.items())
+        return _HEAD + "".join(functions) if self._functions else None
 
-    def add_inline(self, code: str, threshold: float | None, output: str) -> str:
-        """Add an assertion that is Python itself; return its name."""
-        key = ("inline", code, threshold, output)
-        if key not in self._names:
-            name = self._name(key, "check")
-            lines = code.strip("\n")
-            body = textwrap.dedent(lines) if "\n" in lines else f"return {lines.strip()}"
-            try:
-                compile(
-                    f"def check(output, context):\n{textwrap.indent(body, '    ')}", name, "exec"
-                )
-            except SyntaxError as error:
-                del self._names[key]
-                raise NotTakenOverError(f"it is no Python: {error.msg}") from error
-            self._functions.append(
-                f"\n\ndef {name}(output, context):\n"
-                '    """An assertion of the configuration."""\n\n'
-                f"    def check(output, context):\n{textwrap.indent(body, '        ')}\n\n"
-                f"    return called(check, {output}, context, {threshold!r})\n"
-            )
-        return self._names[key]
+    def add_assertion(self, code: str, threshold: float | None, output: str) -> str:
+        """Add an assertion that is Python itself; return its reference.
+
+        `output` is an expression of what it gets. Raises `NotTakenOverError`.
+        """
+        lines = code.strip("\n")
+        body = textwrap.dedent(lines) if "\n" in lines else f"return {lines.strip()}"
+        function = f"def check(output, context):\n{textwrap.indent(body, '    ')}"
+        try:
+            compile(function, "check", "exec")
+        except SyntaxError as error:
+            raise NotTakenOverError(f"it is no Python: {error.msg}") from error
+        return self._add_check(f"\n{textwrap.indent(function, '    ')}\n", threshold, output)
 
     def add_file(self, file: str, function: str, threshold: float | None, output: str) -> str:
-        """Add an assertion in a Python file; return its name; raise `NotTakenOverError`."""
-        key = ("file", file, function, threshold, output)
-        if key not in self._names:
-            module = self._module_of(file)
-            name = self._name(key, "check")
-            self._functions.append(
-                f"\n\ndef {name}(output, context):\n"
-                f'    """The assertion {function} of {file}."""\n'
-                f"    from {module} import {function}\n\n"
-                f"    return called({function}, {output}, context, {threshold!r})\n"
-            )
-        return self._names[key]
+        """Add an assertion in a Python file; return its reference; raise `NotTakenOverError`."""
+        imported = f"    from {self._module_of(file)} import {function} as check\n"
+        return self._add_check(imported, threshold, output)
+
+    def _add_check(self, function: str, threshold: float | None, output: str) -> str:
+        parts = {"function": function, "output": output, "threshold": threshold}
+        return self._add("check", _ASSERTION, parts)
 
     def add_provider(self, file: str, function: str, identity: str) -> str:
-        """Add a provider in a Python file; return its name; raise `NotTakenOverError`.
+        """Add a provider in a Python file; return its reference; raise `NotTakenOverError`.
 
         `identity` is the provider's id in the configuration.
         """
-        key = ("provider", file, function, identity)
-        self._answers = True
-        if key not in self._names:
-            module = self._module_of(file)
-            name = self._name(key, "provider")
-            self._functions.append(
-                PROVIDER.format(
-                    name=name, file=file, module=module, function=function, identity=identity
-                )
-            )
-        return self._names[key]
+        parts = {"module": self._module_of(file), "function": function, "identity": identity}
+        return self._add("provider", _PROVIDER, parts)
 
-    def add_transform(self, steps: Sequence[Sequence[str | int] | tuple[str, str]]) -> str:
-        """Add a chain of transforms; return the expression of what it makes of the output.
-
-        A step is a path, or the file and the function of a program. Raises `NotTakenOverError`.
-        """
-        key = ("transform", repr(steps))
-        self._compares = True
-        if key not in self._names:
-            lines = ["    output = parsed(output)"] if isinstance(steps[0], list) else []
-            for step in steps:
-                if isinstance(step, list):
-                    path = "".join(f", {part!r}" for part in step)
-                    lines.append(f"    output = step_into(output{path})")
-                    continue
-                file, function = step
-                lines.append(f"    from {self._module_of(str(file))} import {function}\n")
-                lines.append(f"    output = {function}(output, context_of(context))")
-            name = self._name(key, "transform")
-            self._functions.append(
-                f"\n\ndef {name}(output, context):\n"
-                '    """Transform an output as the configuration does."""\n'
-                + "\n".join(lines)
-                + "\n    return output\n"
-            )
-        return f"{self._names[key]}(output, context)"
-
-    def add_comparison(self, output: str) -> str:
-        """Add an assertion that compares what a transform makes; return its name."""
-        key = ("comparison", output)
-        if key not in self._names:
-            name = self._name(key, "check")
-            self._functions.append(
-                f"\n\ndef {name}(output, context):\n"
-                '    """Compare a transformed output as the assertion says."""\n'
-                f'    return compared({output}, context["config"])\n'
-            )
-        return self._names[key]
-
-    def _name(self, key: tuple[Any, ...], kind: str) -> str:
-        self._names[key] = f"{kind}_{len(self._names) + 1}"
-        return self._names[key]
+    def _add(self, kind: str, template: str, parts: Mapping[str, Any]) -> str:
+        text = template.format(name=_NAME, **parts)
+        name = self._functions.setdefault(text, f"{kind}_{len(self._functions) + 1}")
+        return f"{MODULE}:{name}"
 
     def _module_of(self, file: str) -> str:
         """Return how the suite imports a file; it has to be in the configuration's folder."""
@@ -499,7 +363,9 @@ class ChecksModule:
 
 Target = dict[str, Any]
 
-_SAME: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format")
+_SAME: Final = frozenset(
+    ("temperature", "max_tokens", "top_p", "seed", "stop", "response_format", "base_url")
+)
 _RENAMED: Final = {
     "apiBaseUrl": "base_url",
     "maxTokens": "max_tokens",
@@ -507,16 +373,15 @@ _RENAMED: Final = {
     "max_output_tokens": "max_tokens",
     "topP": "top_p",
 }
-_PROVIDER_KEYS: Final = ("apiKey", "apiKeyEnvar")
-_ENV: Final = re.compile(r"^\{\{\s*env\.(\w+)\s*\}\}$")
-_ENV_MARK: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
-_DOUBLE: Final = re.compile(r"\{\{.*?\}\}", re.DOTALL)
+_ENV: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
+_PROMPT: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 _DUMPED: Final = re.compile(r"\{\{\s*prompt\s*\|\s*dump\s*\}\}")
-_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
+_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay", "transform")
 _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
-    r"|(?P<ollama>ollama)(?::chat|:completion)?):(?P<model>.+)$"
+    r"|(?P<ollama>ollama)(?::chat|:completion)?"
+    r"|(?P<service>[a-z]+)(?::(?:chat|completion))?):(?P<model>.+)$"
 )
 # What stands in the position of a model and is none that chats.
 _NO_CHAT: Final = re.compile(
@@ -524,7 +389,7 @@ _NO_CHAT: Final = re.compile(
     r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
 )
 # Services that answer in OpenAI's protocol, by promptfoo's names: where, and the key's variable.
-_COMPATIBLE: Final = {
+_SERVICES: Final = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -541,7 +406,6 @@ _COMPATIBLE: Final = {
 _HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
 _OLLAMA: Final = "http://localhost:11434/v1"
-_PLACEHOLDER: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 
 
 class Providers:
@@ -555,31 +419,22 @@ class Providers:
     def read_all(self, written: Any, key: str) -> list[Target]:
         """Return the targets of the configuration's providers; note those without a counterpart."""
         entries = written if isinstance(written, list) else [written] if written else []
-        targets = []
-        positioned = [
-            each
-            for index, entry in enumerate(entries)
-            for each in self._of_files(entry, f"{key}[{index}]")
-        ]
-        for position, entry in positioned:
-            target = self.read(entry, position)
-            if target is not None:
-                targets.append(target)
-        return targets
-
-    def _of_files(self, entry: Any, position: str) -> list[tuple[str, Any]]:
-        """Return an entry, or those of the YAML or JSON file that it names, with their position."""
-        if not (is_reference(entry) and entry.endswith(_DOCUMENTS)):
-            return [(position, entry)]
-        try:
-            values = [read_value(path) for path in named_files(self._folder, entry)]
-        except NotTakenOverError as error:
-            self._notes.add(f"the providers are left out: {error}", position)
-            return []
-        listed = [
-            each for value in values for each in (value if isinstance(value, list) else [value])
-        ]
-        return [(f"{position} ({number})", each) for number, each in enumerate(listed, 1)]
+        targets: list[Target | None] = []
+        for index, entry in enumerate(entries):
+            position, listed = f"{key}[{index}]", [entry]
+            try:
+                if is_reference(entry) and entry.endswith(_DOCUMENTS):
+                    values = [read_value(path) for path in named_files(self._folder, entry)]
+                    listed = [
+                        each
+                        for value in values
+                        for each in (value if isinstance(value, list) else [value])
+                    ]
+            except NotTakenOverError as error:
+                self._notes.add(f"the providers are left out: {error}", position)
+                continue
+            targets.extend(self.read(each, position) for each in listed)
+        return [target for target in targets if target is not None]
 
     def read(self, entry: Any, position: str, name: str | None = None) -> Target | None:
         """Return the target of a provider, None and a note if it can be none."""
@@ -590,73 +445,57 @@ class Providers:
         except NotTakenOverError as error:
             self._notes.add(f"the provider {identity or entry!r} is left out: {error}", position)
             return None
-        label = name or str(options.get("label") or identity)
-        self._note_unfilled(target, position)
-        target = {"name": unique_id(label, self.targets), **_with_variables(target)}
-        for key in options.keys() - {*_WITHOUT_EFFECT, "transform"}:
-            self._notes.add(f"'{key}' of a provider is not taken over", position)
-        if isinstance(options.get("transform"), str):
-            self.transforms[target["name"]] = options["transform"]
-        self.targets[target["name"]] = target
-        return target
-
-    def _note_unfilled(self, target: Target, position: str) -> None:
-        """Note the placeholders that evalcore does not fill in."""
         for mark in placeholders(target):
-            if _ENV_MARK.fullmatch(mark) is None:
+            if _ENV.fullmatch(mark) is None:
                 reason = f"{mark} is not filled in: {{{{prompt}}}} and {{{{env.NAME}}}} are"
                 self._notes.add(reason, position)
+        label = unique_id(name or str(options.get("label") or identity), self.targets)
+        target = {"name": label, **map_texts(target, _with_variables)}
+        for key in options.keys() - {*_WITHOUT_EFFECT}:
+            self._notes.add(f"'{key}' of a provider is not taken over", position)
+        if isinstance(options.get("transform"), str):
+            self.transforms[label] = options["transform"]
+        self.targets[label] = target
+        return target
 
     def _target(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
         if not identity:
             raise NotTakenOverError("it has no 'id'")
         if identity == "echo":
             return {"provider": "echo"}
-        model = _MODELS.match(identity)
-        if model is not None and not _NO_CHAT.fullmatch(model["model"]):
-            return self._model(model, config, position)
-        service, _, rest = identity.partition(":")
-        if service in _COMPATIBLE and rest:
-            return self._compatible(service, rest, config, position)
-        for prefix, read in _READERS.items():
-            if identity.startswith(prefix):
-                return read(self, identity, config, position)
-        if python_reference(identity) is not None:
+        if identity.startswith("exec:"):
+            return self._command(identity)
+        if identity.startswith("http"):
+            return self._http(identity, config, position)
+        if python_reference(identity.removeprefix("python:")) is not None:
             return self._python(identity, config, position)
-        raise NotTakenOverError(
-            "it has no counterpart; a model behind OpenAI's protocol is a target with 'base_url'"
-        )
+        model = _MODELS.match(identity)
+        is_known = model is not None and (not model["service"] or model["service"] in _SERVICES)
+        if model is None or not is_known or _NO_CHAT.fullmatch(model["model"]):
+            raise NotTakenOverError(
+                "it has no counterpart; a model behind OpenAI's protocol is a target with "
+                "'base_url'"
+            )
+        return self._model(model, config, position)
 
     def _model(self, match: re.Match[str], config: Mapping[str, Any], position: str) -> Target:
         provider = "anthropic" if match["anthropic"] else "openai"
         target: Target = {"provider": provider, "model": match["model"]}
+        variable = config.get("apiKeyEnvar")
         if match["ollama"]:
             target["base_url"] = _OLLAMA
-        return self._with_options(target, config, position)
-
-    def _compatible(
-        self, service: str, rest: str, config: Mapping[str, Any], position: str
-    ) -> Target:
-        kind, _, model = rest.partition(":")
-        name = model if kind in ("chat", "completion") and model else rest
-        address, variable = _COMPATIBLE[service]
-        target: Target = {"provider": "openai", "model": name, "base_url": address}
-        return self._with_options(target, {"apiKeyEnvar": variable, **config}, position)
-
-    def _with_options(self, target: Target, config: Mapping[str, Any], position: str) -> Target:
+        elif match["service"]:
+            target["base_url"], default = _SERVICES[match["service"]]
+            variable = variable or default
         for key, value in config.items():
             name = _RENAMED.get(key, key)
-            if name in _SAME or name == "base_url":
+            if name in _SAME:
                 target[name] = value
-            elif key not in _PROVIDER_KEYS:
+            elif key not in ("apiKey", "apiKeyEnvar"):
                 self._notes.add(f"'{key}' of a model is not taken over", position)
-        self._key(target, config, position)
-        return target
-
-    def _key(self, target: Target, config: Mapping[str, Any], position: str) -> None:
         written = config.get("apiKey")
-        reference = _ENV.match(written) if isinstance(written, str) else None
-        variable = reference[1] if reference else config.get("apiKeyEnvar")
+        reference = _ENV.fullmatch(written.strip()) if isinstance(written, str) else None
+        variable = reference[1] if reference else variable
         if variable:
             target["api_key"] = VariableText(f"${{{{ {variable} }}}}")
             if variable not in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
@@ -664,8 +503,9 @@ class Providers:
                 self._notes.add(reason, position)
         elif written:
             self._notes.add("a key is not copied: it is read from the environment", position)
+        return target
 
-    def _command(self, identity: str, _config: Any, _position: str) -> Target:
+    def _command(self, identity: str) -> Target:
         words = shlex.split(identity.partition(":")[2].strip())
         if not words:
             raise NotTakenOverError("it names no program")
@@ -678,58 +518,42 @@ class Providers:
             self._notes.add(f"'{name}' is a key, which is not copied", position)
 
     def _python(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
-        reference = python_reference(identity.removeprefix("python:"))
-        if reference is None:
-            raise NotTakenOverError("it names no Python file")
-        options = _with_variables(dict(config))
+        options = dict(config)
         self._drop_keys(options, position)
-        function = self._module.add_provider(reference[0], reference[1] or "call_api", identity)
-        target = {"provider": "python", "callable": self._module.callable(function)}
+        file, function = python_reference(identity.removeprefix("python:")) or ("", None)
+        reference = self._module.add_provider(file, function or "call_api", identity)
+        target = {"provider": "python", "callable": reference}
         return target | ({"config": options} if options else {})
 
     def _http(self, identity: str, config: Mapping[str, Any], position: str) -> Target:
         url = config.get("url") or (identity if "://" in identity else None)
         if not isinstance(url, str):
             raise NotTakenOverError("it has no 'url'")
-        target: Target = {"provider": "http", "url": _filled(url)}
+        target: Target = {"provider": "http", "url": url}
         for key, kinds in _HTTP.items():
             if key in config and not isinstance(config[key], kinds):
                 raise NotTakenOverError(f"its '{key}' is no value of that kind")
             if key in config:
-                value = _json_body(config) if key == "body" else config[key]
-                for braces in PLACEHOLDER.finditer(_DOUBLE.sub("", str(value))):
-                    self._notes.add(f"{braces[0]} is a placeholder here, and replaced", position)
-                target[key] = _filled(value)
+                target[key] = _json_body(config) if key == "body" else config[key]
+        target = map_texts(target, lambda text: _PROMPT.sub("{prompt}", text))
         self._drop_keys(target.get("headers") or {}, position)
         transform = config.get("transformResponse") or config.get("responseParser")
-        if transform is not None:
-            path = json_path(str(transform), ("json", "output"))
-            if path is None:
-                self._notes.add("transformResponse: JavaScript is not taken over", position)
-            elif path != "$":
-                target["response_path"] = path
-        for key in config.keys() - {
-            "url",
-            "method",
-            "headers",
-            "body",
-            "transformResponse",
-            "responseParser",
-        }:
+        path = "$" if transform is None else json_path(str(transform), ("json", "output"))
+        if path is None:
+            self._notes.add("transformResponse: JavaScript is not taken over", position)
+        elif path != "$":
+            target["response_path"] = path
+        for key in config.keys() - {"url", *_HTTP, "transformResponse", "responseParser"}:
             self._notes.add(f"'{key}' of an HTTP provider is not taken over", position)
         return target
 
 
-_READERS: Final[Mapping[str, Callable[[Providers, str, Any, str], Target]]] = {
-    "exec:": Providers._command,
-    "python:": Providers._python,
-    "http": Providers._http,
-}
-
-
 def _is_key(name: str, value: Any) -> bool:
     """Whether a header or an option holds a key itself, and no reference to one."""
-    return isinstance(value, str) and SecretOption(("headers", name), value).is_literal
+    return (
+        isinstance(value, str)
+        and SecretOption(("headers", name), _with_variables(value)).is_literal
+    )
 
 
 def _identity(entry: Any) -> tuple[str, Mapping[str, Any]]:
@@ -758,35 +582,9 @@ def _json_body(config: Mapping[str, Any]) -> Any:
         return body
 
 
-def with_prompt(target: Mapping[str, Any] | None, key: str) -> dict[str, Any]:
-    """Return the `config` under which a target is asked the prompt at `key` of a case's input.
-
-    `target` is None for one that another file defines.
-    """
-    is_python = target is not None and target["provider"] == "python"
-    return {PROMPT_KEY: key} if is_python else {"prompt_template": f"{{input.{key}}}"}
-
-
-def _filled(value: Any) -> Any:
-    """Return a value with `{{prompt}}` and `{{env.NAME}}` as targets write them."""
-    if isinstance(value, str):
-        return _with_variables(_PLACEHOLDER.sub("{prompt}", value))
-    if isinstance(value, Mapping):
-        return {key: _filled(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_filled(member) for member in value]
-    return value
-
-
-def _with_variables(value: Any) -> Any:
-    """Return a value with `{{env.NAME}}` as suites write it."""
-    if isinstance(value, str) and _ENV_MARK.search(value):
-        return VariableText(_ENV_MARK.sub(r"${{ \1 }}", value))
-    if isinstance(value, Mapping):
-        return {key: _with_variables(member) for key, member in value.items()}
-    if isinstance(value, list):
-        return [_with_variables(member) for member in value]
-    return value
+def _with_variables(text: str) -> str:
+    """Return a text with `{{env.NAME}}` as suites write it."""
+    return VariableText(_ENV.sub(r"${{ \1 }}", text)) if _ENV.search(text) else text
 
 
 _DEFAULT_JUDGE: Final = "openai:gpt-4.1-2025-04-14"  # promptfoo's own

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import ceil, floor
 from typing import Any, Final
 
 import orjson
 from jinja2 import ChainableUndefined, TemplateError, meta
 from jinja2.sandbox import SandboxedEnvironment
+
+from evalcore.importers.converted import chat_messages, map_texts
 
 _MARKS: Final = re.compile(r"\{\{|\{%|\{#")
 _ROUNDS: Final = 5
@@ -74,35 +75,10 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
-    """Round as JavaScript does: halves go up."""
-    factor: float = 10**precision
-    scaled = value * factor
-    whole = ceil(scaled) if method == "ceil" else floor(scaled + (method == "common") / 2)
-    return whole / factor
-
-
-def _truncated(text: str, length: int = 255, killwords: bool = False, end: str = "...") -> str:
-    """Cut a text behind the last word that fits; the end is no part of the length."""
-    if len(text) <= length:
-        return text
-    blank = -1 if killwords else text.rfind(" ", 0, length + 1)
-    return text[: length if blank == -1 else blank] + end
-
-
-def _escaped(text: Any) -> str:
-    table = {"&": "&amp;", '"': "&quot;", "'": "&#39;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
-    return "".join(table.get(character, character) for character in str(script_text(text)))
-
-
 # Filters that Jinja has, too, with other results.
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "dump": _dumped,
-    "e": _escaped,
-    "escape": _escaped,
     "pairs": _pairs,
-    "round": _rounded,
-    "truncate": _truncated,
 }
 
 
@@ -120,6 +96,8 @@ def _environment() -> SandboxedEnvironment:
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
     environment.filters.update(_FILTERS)
+    for name in ("e", "escape", "round", "truncate"):  # their results are others in Nunjucks
+        del environment.filters[name]
     return environment
 
 
@@ -136,17 +114,6 @@ def render(text: str, variables: Mapping[str, Any]) -> str:
         return _ENVIRONMENT.from_string(_TAG.sub(_as_jinja, text)).render(variables)
     except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError) as error:
         raise RenderError(f"the template cannot be rendered: {error}") from error
-
-
-def render_all(value: Any, variables: Mapping[str, Any]) -> Any:
-    """Return a value with every text in it rendered; raise `RenderError`."""
-    if isinstance(value, str):
-        return render(value, variables)
-    if isinstance(value, list):
-        return [render_all(member, variables) for member in value]
-    if isinstance(value, Mapping):
-        return {key: render_all(member, variables) for key, member in value.items()}
-    return value
 
 
 def resolved_variables(variables: Mapping[str, Any]) -> dict[str, Any]:
@@ -185,10 +152,9 @@ def rendered_prompt(raw: str, variables: Mapping[str, Any]) -> Any:
         text = render(raw, inner)
         return _messages_of(text) or text
     if isinstance(parsed, list | dict):
-        rendered = render_all(parsed, variables)
+        rendered = map_texts(parsed, lambda text: render(text, variables))
         return (
-            messages_or_none(rendered)
-            or orjson.dumps(rendered, option=orjson.OPT_INDENT_2).decode()
+            chat_messages(rendered) or orjson.dumps(rendered, option=orjson.OPT_INDENT_2).decode()
         )
     return render(raw, variables)
 
@@ -197,16 +163,9 @@ def _messages_of(text: str) -> list[dict[str, Any]] | None:
     if not text.lstrip().startswith("["):
         return None
     try:
-        return messages_or_none(orjson.loads(text))
+        return chat_messages(orjson.loads(text))
     except orjson.JSONDecodeError:
         return None
-
-
-def messages_or_none(value: Any) -> list[dict[str, Any]] | None:
-    """Return a list of chat messages, None if the value is none."""
-    from evalcore.importers.converted import chat_messages
-
-    return chat_messages(value)
 
 
 _STEP: Final = re.compile(
@@ -227,14 +186,6 @@ def json_path(script: str, names: Sequence[str] = ("output",)) -> str | None:
                 if rest is not None:
                     return f"${rest}"
     return None
-
-
-def path_steps(path: str) -> list[str | int]:
-    """Return the keys and indices of a JSONPath that `json_path` wrote."""
-    return [
-        int(match["index"]) if match["index"] is not None else match["key"] or match["name"]
-        for match in _STEP.finditer(path.removeprefix("$"))
-    ]
 
 
 def _steps(text: str) -> str | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -16,8 +15,6 @@ from evalcore.formats.documents import parse_document
 from evalcore.importers.converted import Notes, as_criteria
 from evalcore.importers.files import ForeignFile, PromptfooAssertion, PromptfooTest
 from evalcore.importers.promptfoo_providers import (
-    PARSED,
-    UNCHANGED,
     ChecksModule,
     GradingProviders,
     NotTakenOverError,
@@ -30,7 +27,6 @@ from evalcore.importers.promptfoo_providers import (
 from evalcore.importers.promptfoo_templates import (
     RenderError,
     json_path,
-    path_steps,
     placeholders,
     render,
     script_text,
@@ -40,6 +36,8 @@ from evalcore.problems import Problems
 from evalcore.wording import describe, one_line
 
 Assertion = dict[str, Any]
+AT: Final = "\0at"
+"""The key under which the importer keeps where a test or an assertion stands in the files."""
 
 _QUOTED: Final = re.compile(r'(".*?"|[^,]+)(?=\s*,|\s*$)')
 _PART: Final = re.compile(r"\\k<\w+>|\\c[A-Za-z]|\\.|.", re.DOTALL)
@@ -224,64 +222,52 @@ DIFFERENCES: Final[Mapping[str, str]] = {
 """What a type means here that it does not in promptfoo."""
 
 
-def has_formats(schema: Any) -> bool:
+def _has_formats(schema: Any) -> bool:
     """Whether a JSON Schema asks for texts of a `format`, which promptfoo checks."""
     if isinstance(schema, Mapping):
-        return isinstance(schema.get("format"), str) or any(map(has_formats, schema.values()))
-    return isinstance(schema, list) and any(map(has_formats, schema))
+        return isinstance(schema.get("format"), str) or any(map(_has_formats, schema.values()))
+    return isinstance(schema, list) and any(map(_has_formats, schema))
 
 
-_TEST_FILE_WORDS: Final = (
-    *("contains", "contains-any", "contains-all", "icontains", "icontains-any", "icontains-all"),
-    *("latency", "cost", "similar"),
-)
-# Test files have these words, too, with other rules: trimmed texts, ECMAScript's patterns.
-_OTHER_RULES: Final = (*_TEST_FILE_WORDS, "equals", "starts-with", "ends-with", "regex", "is-json")
+# Members of a composite are read by the rules of test files (trimmed texts, ECMAScript's patterns)
+# where those have the type and no path is written.
+_TEST_FILE_WORDS: Final = frozenset(
+    f"{fold}contains{many}" for fold in ("", "i") for many in ("", "-any", "-all")
+) | {"equals", "starts-with", "ends-with", "regex", "is-json", "similar"}
 
 
 def as_member(assertion: Assertion) -> Assertion:
-    """Return an assertion as a member of a composite.
-
-    Members are read by the rules of test files where those have the type and no path is written.
-    """
-    kind = str(assertion["type"]).removeprefix("not-")
+    """Return an assertion as a member of a composite."""
     member = {key: value for key, value in assertion.items() if key != "metric"}
-    if "path" not in member and kind == "llm_judge":
-        member = _grader(member)
-    is_plain = kind in _TEST_FILE_WORDS and assertion.get("value", "x") not in ("", [])
-    if "path" in member or not (is_plain or kind == "llm_judge"):
-        return {"path": PRIMARY_PATH, **member} if kind in _OTHER_RULES else member
-    negated = {"negate": True} if assertion["type"].startswith("not-") else {}
-    return member | {"type": str(member["type"]).removeprefix("not-")} | negated
+    kind = str(assertion["type"]).removeprefix("not-")
+    if "path" in member or kind not in (*_TEST_FILE_WORDS, "llm_judge"):
+        return member
+    if kind != "llm_judge":
+        return {"path": PRIMARY_PATH, **member}
+    grader = {"type": "llm-grader", "prompt": member["criteria"]}
+    if member.get("min_score") is not None:
+        grader["threshold"] = member["min_score"]
+    if kind != assertion["type"]:
+        grader["negate"] = True
+    rest = {key: member[key] for key in ("name", "weight") if key in member}
+    return grader | rest | (member.get("config") or {})
 
 
-def _grader(judge: Assertion) -> Assertion:
-    grader = {"type": "llm-grader", "prompt": judge["criteria"]}
-    if judge.get("min_score") is not None:
-        grader["threshold"] = judge["min_score"]
-    rest = {key: judge[key] for key in ("name", "weight") if key in judge}
-    return grader | rest | (judge.get("config") or {})
-
-
-_PATH: Final = "outputs.primary_output"
-_READ_KEYS: Final = ("type", "value", "threshold", "weight", "metric", "transform", "provider")
+_READ_KEYS: Final = frozenset(
+    ("type", "value", "threshold", "weight", "metric", "transform", "provider", "config", AT)
+)
 _PYTHON: Final = "python"
 _TITLE_CHARACTERS: Final = 60
 _SET: Final = "assert-set"
-_SET_KEYS: Final = {"type", "assert", "threshold", "weight"}
+_SET_KEYS: Final = {"type", "assert", "threshold", "weight", AT}
 
 
-@dataclass(frozen=True, slots=True)
-class TestContext:
-    """What the assertions of a test share: its variables, its transforms and its judge.
-
-    `positions` are those of the assertions in the files.
-    """
+class TestContext(NamedTuple):
+    """What the assertions of a test share: its variables, its transforms and its judge."""
 
     variables: Mapping[str, Any]
     transforms: Sequence[str]
     judge: Any
-    positions: Sequence[str]
 
 
 class Assertions:
@@ -293,52 +279,41 @@ class Assertions:
         self._module, self._judges, self._notes, self._folder = module, judges, notes, folder
 
     def read_all(
-        self, listed: Sequence[Any], threshold: float | None, test: TestContext
+        self, listed: Sequence[Mapping[str, Any]], threshold: float | None, test: TestContext
     ) -> list[Assertion]:
         """Return the assertions of a test; under a `threshold` they are one composite."""
         if threshold is not None:
             composite = self._composite(listed, threshold, test)
             return [composite] if composite else []
         assertions = []
-        for raw, position in zip(listed, test.positions, strict=True):
-            if isinstance(raw, Mapping) and raw.get("type") == _SET:
-                read = self._set(raw, position, test)
+        for raw in listed:
+            if raw["type"] == _SET:
+                for key in raw.keys() - _SET_KEYS:
+                    self._notes.add(f"'{key}' of an assert-set is not taken over", raw[AT])
+                read = self.read_all(raw.get("assert") or (), raw.get("threshold"), test)
                 assertions.extend(read if len(listed) == 1 else _weighted(read, raw.get("weight")))
-                continue
-            assertion = self._read(raw, test, position)
-            if assertion is not None:
+            elif (assertion := self._read(raw, test)) is not None:
                 assertions.append(assertion)
         return assertions
 
-    def _set(self, raw: Mapping[str, Any], position: str, test: TestContext) -> list[Assertion]:
-        """Return the assertions of an `assert-set`."""
-        for key in raw.keys() - _SET_KEYS:
-            self._notes.add(f"'{key}' of an assert-set is not taken over", position)
-        members = raw.get("assert") or ()
-        inner = replace(test, positions=assert_positions(position, len(members)))
-        return self.read_all(members, raw.get("threshold"), inner)
-
     def _composite(
-        self, listed: Sequence[Any], threshold: float | None, test: TestContext
+        self, listed: Sequence[Mapping[str, Any]], threshold: float | None, test: TestContext
     ) -> Assertion | None:
         """Return the assertions as one whose score reaches the threshold, as promptfoo counts.
 
         None if none of them has a counterpart.
         """
         members: list[Assertion] = []
-        for raw, position in zip(listed, test.positions, strict=True):
-            member: Assertion | None
-            if isinstance(raw, Mapping) and raw.get("type") == _SET:
-                inner = raw.get("assert") or ()
-                positions = assert_positions(position, len(inner))
-                member = self._composite(inner, None, replace(test, positions=positions))
+        for raw in listed:
+            if raw["type"] == _SET:
+                member = self._composite(raw.get("assert") or (), None, test)
                 if member is not None and raw.get("weight") is not None:
                     member["weight"] = raw["weight"]
             else:
-                assertion = self._read(raw, test, position)
+                assertion = self._read(raw, test)
                 member = assertion and as_member(assertion)
             if member is None:
-                self._notes.add("under a 'threshold': the score is that of the others", position)
+                self._notes.add("under a 'threshold': the score is that of the others", raw[AT])
             else:
                 members.append(member)
         if not members:
@@ -346,79 +321,49 @@ class Assertions:
         composite: Assertion = {"type": "composite", "assertions": _named(members)}
         return composite | ({} if threshold is None else {"threshold": threshold})
 
-    def _read(self, raw: Any, test: TestContext, position: str) -> Assertion | None:
-        if not isinstance(raw, Mapping) or not isinstance(raw.get("type"), str):
-            self._notes.add("no assertion: it has no 'type'", position)
-            return None
+    def _read(self, raw: Mapping[str, Any], test: TestContext) -> Assertion | None:
         try:
-            return self._assertion(raw, test, position)
+            return self._assertion(raw, test)
         except (NotTakenOverError, RenderError) as error:
-            self._notes.add(f"{raw['type']}: {error}", position)
+            self._notes.add(f"{raw['type']}: {error}", raw[AT])
             return None
 
-    def _assertion(self, raw: Mapping[str, Any], test: TestContext, position: str) -> Assertion:
+    def _assertion(self, raw: Mapping[str, Any], test: TestContext) -> Assertion:
         kind = raw["type"].removeprefix("not-")
         if raw.get("weight") == 0:
             raise NotTakenOverError("of weight 0 it only measures, and is left out")
-        path, output = self._path(raw.get("transform"), test)
-        if kind == _PYTHON or (is_reference(raw.get("value")) and _is_python(raw["value"])):
-            assertion = self._python(raw, test, output)
+        own = [str(raw["transform"])] if raw.get("transform") else []
+        path = "".join(_path_of(script) for script in (*test.transforms, *own))
+        reference = raw["value"] if is_reference(raw.get("value")) else ""
+        if kind == _PYTHON or python_reference(reference):
+            assertion = self._python(raw, test, own)
         else:
-            assertion = self._in_words(raw, kind, output, test, position)
+            assertion = self._in_words(raw, kind, test)
         if raw["type"] != kind:
             assertion["type"] = f"not-{assertion['type']}"
         for key in ("weight", "metric"):
             if raw.get(key) not in (None, ""):
                 assertion[key] = self._value(raw[key], test.variables)
-        for key in raw.keys() - {*_READ_KEYS, "config"}:
-            self._notes.add(f"'{key}' of an assertion is not taken over", position)
-        return assertion | ({"path": path} if path else {})
+        for key in raw.keys() - _READ_KEYS:
+            self._notes.add(f"'{key}' of an assertion is not taken over", raw[AT])
+        return assertion | ({"path": f"{PRIMARY_PATH}{path}"} if path else {})
 
-    def _in_words(
-        self, raw: Mapping[str, Any], kind: str, output: str, test: TestContext, position: str
-    ) -> Assertion:
+    def _in_words(self, raw: Mapping[str, Any], kind: str, test: TestContext) -> Assertion:
         """Return an assertion of a type that suites have, too."""
-        word = WORDS.get(kind)
+        word, position = WORDS.get(kind), raw[AT]
         if word is None:
-            raise NotTakenOverError(_reason(kind))
+            raise NotTakenOverError(_REASONS.get(kind, _NO_COUNTERPART))
         value = self._value(raw.get("value"), test.variables)
         for mark in placeholders(value) if isinstance(value, Mapping) else ():
             self._notes.add(f"{mark} in a value that is no text is not filled in", position)
         assertion = word(Written(raw, value))
         if kind in DIFFERENCES:
             self._notes.add(f"{kind}: {DIFFERENCES[kind]}")
-        if kind in ("is-json", "contains-json") and has_formats(assertion.get("value")):
+        if kind in ("is-json", "contains-json") and _has_formats(assertion.get("value")):
             self._notes.add("'format' in a JSON Schema is not checked", position)
-        if output not in (UNCHANGED, PARSED):
-            assertion = self._compared(assertion, output)
-        elif assertion["type"] == "llm_judge":
+        if assertion["type"] == "llm_judge":
             assertion |= self._judges.config(raw.get("provider") or test.judge, position)
         return assertion
-
-    def _path(self, own: Any, test: TestContext) -> tuple[str | None, str]:
-        """Return the path to what is checked, and the output that a Python assertion gets."""
-        scripts = [*test.transforms, *([own] if own else [])]
-        steps = [_transform(str(script)) for script in scripts]
-        if any(isinstance(step, tuple) for step in steps):
-            return None, self._module.add_transform(
-                [step if isinstance(step, tuple) else path_steps(step) for step in steps]
-            )
-        path = "".join(step[1:] for step in steps if isinstance(step, str))
-        return (f"{_PATH}{_steps(path)}" if path else None), PARSED if scripts else UNCHANGED
-
-    def _compared(self, assertion: Assertion, output: str) -> Assertion:
-        """Return an assertion on what a Python transform makes of the output."""
-        kind = assertion["type"]
-        if kind not in _COMPARED or (kind == "is-json" and "value" in assertion):
-            raise NotTakenOverError("no counterpart behind a transform that is a program")
-        config = {"word": kind} | ({"value": assertion["value"]} if "value" in assertion else {})
-        name = self._module.add_comparison(output)
-        return {
-            "type": _PYTHON,
-            "name": f"{kind} of the transformed output",
-            "callable": self._module.callable(name),
-            "config": config,
-        }
 
     def _value(self, value: Any, variables: Mapping[str, Any]) -> Any:
         """Return the value with its templates filled in and its files read."""
@@ -434,27 +379,21 @@ class Assertions:
             ]
         return value
 
-    def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
+    def _python(self, raw: Mapping[str, Any], test: TestContext, own: Sequence[str]) -> Assertion:
         value, threshold = raw.get("value"), raw.get("threshold")
         if not isinstance(value, str) or not value.strip():
             raise NotTakenOverError("its 'value' is no text")
+        output = "parsed(output)" if own or test.transforms else "output"
         reference = python_reference(value) if is_reference(value) else None
         if reference is None:
             code = render(value, test.variables)
-            name = self._module.add_inline(code, threshold, output)
+            written = self._module.add_assertion(code, threshold, output)
         else:
             file, function = reference
-            name = self._module.add_file(file, function or "get_assert", threshold, output)
+            written = self._module.add_file(file, function or "get_assert", threshold, output)
         title = one_line(value.removeprefix("file://"), _TITLE_CHARACTERS)
-        written: Assertion = {"type": _PYTHON, "callable": self._module.callable(name)}
-        written["name"] = title
-        return written | ({"config": raw["config"]} if raw.get("config") else {})
-
-
-_COMPARED: Final = (
-    *("contains", "icontains", "starts-with", "ends-with", "equals", "regex", "is-json"),
-    *("contains-any", "contains-all", "icontains-any", "icontains-all"),
-)
+        assertion: Assertion = {"type": _PYTHON, "callable": written, "name": title}
+        return assertion | ({"config": raw["config"]} if raw.get("config") else {})
 
 
 def _weighted(assertions: list[Assertion], weight: float | None) -> list[Assertion]:
@@ -478,24 +417,12 @@ def _named(members: list[Assertion]) -> list[Assertion]:
     ]
 
 
-def _transform(script: str) -> str | tuple[str, str]:
-    """Return the JSONPath of a transform, or its Python file and function."""
-    reference = python_reference(script) if is_reference(script) else None
-    if reference is not None:
-        return reference[0], reference[1] or "get_transform"
+def _path_of(script: str) -> str:
+    """Return the steps of a transform that only follows a path, as paths of evidence write them."""
     path = json_path(script)
     if path is None:
-        raise NotTakenOverError(f"the transform {script[:60]!r} is JavaScript")
-    return path
-
-
-def _is_python(value: str) -> bool:
-    return python_reference(value) is not None
-
-
-def _steps(path: str) -> str:
-    """Return the steps of a JSONPath as paths of evidence write them."""
-    return re.sub(r"\['([^']+)'\]", r'["\1"]', path)
+        raise NotTakenOverError(f"the transform {script[:60]!r} is a program")
+    return re.sub(r"\['([^']+)'\]", r'["\1"]', path.removeprefix("$"))
 
 
 _REASONS: Final = {
@@ -507,10 +434,7 @@ _REASONS: Final = {
 }
 
 
-def _reason(kind: str) -> str:
-    return _REASONS.get(kind, "no counterpart; write it as `type: python` or `llm_judge`")
-
-
+_NO_COUNTERPART: Final = "no counterpart; write it as `type: python` or `llm_judge`"
 _LISTS: Final = ("contains-any", "contains-all", "icontains-any", "icontains-all")
 _WITH_THRESHOLD: Final = {
     **dict.fromkeys(("cost", "latency", "levenshtein", "rouge-n", "starts-with"), 0.75),
@@ -521,7 +445,6 @@ _PREFIXES: Final = {
     **dict.fromkeys(("grade:", "llm-rubric:"), "llm-rubric"),
     "python:": "python",
 }
-_CONFIG: Final = re.compile(r"^__config:__expected(?P<number>[1-9]\d*)?:threshold$")
 _MEMBER: Final = re.compile(r'\s*"(?P<quoted>(?:[^"]|"")*)"\s*(?:,|$)|(?P<plain>[^,]+)')
 _NUMBER: Final = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _EXPECTED: Final = re.compile(
@@ -530,94 +453,39 @@ _EXPECTED: Final = re.compile(
     re.DOTALL,
 )
 # Types without a counterpart. What begins with none of all types is a text to equal.
-_OTHERS: Final = (
-    "agent-rubric",
-    "answer-relevance",
-    "classifier",
-    "contains-html",
-    "contains-sql",
-    "contains-xml",
-    "context-faithfulness",
-    "context-recall",
-    "context-relevance",
-    "conversation-relevance",
-    "finish-reason",
-    "gleu",
-    "guardrails",
-    "human",
-    "is-html",
-    "is-refusal",
-    "is-sql",
-    "is-valid-function-call",
-    "is-valid-openai-function-call",
-    "is-valid-openai-tools-call",
-    "is-xml",
-    "max-score",
-    "meteor",
-    "moderation",
-    "perplexity",
-    "perplexity-score",
-    "pi",
-    "ruby",
-    "search-rubric",
-    "select-best",
-    "similar:dot",
-    "similar:euclidean",
-    "skill-used",
-    "tool-call-f1",
-    "trace-error-spans",
-    "trace-span-count",
-    "trace-span-duration",
-    "trajectory:goal-success",
-    "trajectory:step-count",
-    "trajectory:tool-args-match",
-    "trajectory:tool-sequence",
-    "trajectory:tool-used",
-    "webhook",
+_OTHERS: Final = re.compile(
+    r"(?:agent|contains|context|is|max|perplexity|search|select|similar|trace|trajectory)[-:].+"
+    r"|(?:answer|conversation)-relevance|classifier|finish-reason|gleu|guardrails|human|meteor"
+    r"|moderation|perplexity|pi|ruby|skill-used|tool-call-f1|webhook"
 )
 
 
 def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the test of a row: its variables, and what the columns `__NAME` say."""
+    """Return the test of a row: its variables, and what the columns `__NAME` say.
+
+    A column `__NAME` that is none of the known ones is a key of the test, which is noted.
+    """
     variables: dict[str, Any] = {}
     options: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
+    asserts: list[dict[str, Any]] = []
     test: dict[str, Any] = {"vars": variables, "options": options, "metadata": metadata}
     cells = {column.strip(): str(cell or "") for column, cell in row.items()}
     for key, value in cells.items():
-        if key in ("__prefix", "__suffix"):
+        if not key.startswith("__"):
+            variables[key] = value
+        elif key in ("__prefix", "__suffix"):
             options[key.removeprefix("__")] = value
         elif key.startswith("__metadata:"):
             metadata |= _metadata(key.removeprefix("__metadata:"), value)
+        elif key.startswith("__expected"):
+            asserts += [assertion_of_text(value.strip())] if value.strip() else []
         elif key == "__threshold":
-            test |= _threshold(value)
-        elif key in ("__description", "__providerOutput"):
-            test |= {key.removeprefix("__"): value} if value else {}
-        elif not key.startswith("__"):
-            variables[key] = value
-    test["assert"] = _assertions(cells)
-    return test
-
-
-def _assertions(cells: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the assertions of a row, with its metric and the thresholds in `__config:`."""
-    asserts: list[dict[str, Any]] = []
-    thresholds: dict[int, dict[str, float]] = {}
-    for key, value in cells.items():
-        if key.startswith("__expected") and value.strip():
-            asserts.append(assertion_of_text(value.strip()))
-        elif (match := _CONFIG.match(key)) is not None:
-            thresholds[int(match["number"] or 1)] = _threshold(value)
+            test |= {"threshold": float(value)} if _NUMBER.match(value.strip()) else {}
+        elif key != "__metric" and value:
+            test[key.removeprefix("__")] = value
     metric = {"metric": cells["__metric"]} if cells.get("__metric") else {}
-    return [
-        {**each, **metric, **thresholds.get(number, {})} for number, each in enumerate(asserts, 1)
-    ]
-
-
-def _threshold(cell: str) -> dict[str, float]:
-    """Return the threshold in a cell; what is no number is none."""
-    text = cell.strip()
-    return {"threshold": float(text)} if _NUMBER.match(text) else {}
+    return test | {"assert": [{**each, **metric} for each in asserts]}
 
 
 def _metadata(name: str, value: str) -> dict[str, Any]:
@@ -645,7 +513,7 @@ def assertion_of_text(text: str) -> dict[str, Any]:
     match = _EXPECTED.match(text)
     kind = match["kind"] if match else ""
     bare = kind.removeprefix("not-")
-    if match is None or not (bare in WORDS or bare in _OTHERS):
+    if match is None or not (bare in WORDS or _OTHERS.fullmatch(bare)):
         return {"type": "equals", "value": text}
     value = match["value"]
     if bare in _LISTS:
@@ -662,121 +530,115 @@ def assertion_of_text(text: str) -> dict[str, Any]:
 Test = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
-class PositionedTest:
-    """A test as it is written, and the positions of it and of its assertions in the files."""
-
-    position: str
-    test: Test
-    assert_positions: tuple[str, ...]
-
-
 _ELSEWHERE: Final = re.compile(r"^(?:https?|huggingface|az|s3|gs)://")
-_MEDIA: Final = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".mp3", ".wav", ".mp4", ".pdf", ".svg")
 
 
-def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
-    """Yield each test, its defaults in it; tests that programs or others make are noted."""
+def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[Test]:
+    """Yield each test, its defaults in it; tests that programs or others make are noted.
+
+    Each test and each assertion has its position under the key `AT`.
+    """
     folder = file.path.parent
-    default = _positioned("defaultTest", _default_test(raw.get("defaultTest"), folder, notes))
-    _check_test(file, default)
+    default: Any = raw.get("defaultTest")
+    try:
+        if is_reference(default):
+            default = read_value(next(iter(named_files(folder, default))))
+    except NotTakenOverError as error:
+        notes.add(f"defaultTest is left out: {error}")
+    read = _TestReader(file, notes)
+    default = read.test(default if isinstance(default, Mapping) else {}, "defaultTest")
     written = raw.get("tests")
     if written is None and not raw.get("scenarios"):
         written = [{}]
-    tests = [*_listed_tests(written, "tests", folder, notes), *_scenarios(file, raw, notes)]
-    for test in tests:
-        _check_test(file, test)
+    for test in (*read.listed(written, "tests"), *read.scenarios(raw.get("scenarios") or ())):
         merged = _merged(default, test)
         try:
-            variables = list(_combinations(_own_variables(merged.test.get("vars"), folder), folder))
+            variables = list(_combinations(_own_variables(merged.get("vars"), folder), folder))
         except NotTakenOverError as error:
-            notes.add(f"the test is left out: {error}", merged.position)
+            notes.add(f"the test is left out: {error}", merged[AT])
             continue
         for each in variables:
-            yield replace(merged, test={**merged.test, "vars": each})
+            yield {**merged, "vars": each}
 
 
-def _positioned(position: str, test: Test) -> PositionedTest:
-    listed = test.get("assert")
-    count = len(listed) if isinstance(listed, list) else 0
-    return PositionedTest(position, test, assert_positions(position, count))
+class _TestReader:
+    """Reads tests where they stand; raises `LoadError` with the mistakes of one."""
+
+    def __init__(self, file: ForeignFile, notes: Notes) -> None:
+        self._file, self._notes, self._folder = file, notes, file.path.parent
+
+    def test(self, raw: Mapping[str, Any], position: str) -> Test:
+        """Return a test with its position and those of its assertions."""
+        problems = Problems(self._file.name, lambda _: None)
+        problems.check_shape(raw, PromptfooTest, label=position)
+        listed = self._asserts(raw, position, problems)
+        problems.raise_if_any()
+        return {**raw, "assert": listed, AT: position}
+
+    def _asserts(
+        self, raw: Mapping[str, Any], position: str, problems: Problems
+    ) -> list[dict[str, Any]]:
+        listed = raw.get("assert") or []
+        if not isinstance(listed, list):
+            mistake = f"expected a list, got {describe(listed)}"
+            problems.add((), mistake, label=f"{position}.assert")
+            return []
+        positioned = [(f"{position}.assert[{index}]", each) for index, each in enumerate(listed)]
+        return [
+            {**each, AT: at}
+            | ({"assert": self._asserts(each, at, problems)} if "assert" in each else {})
+            for at, each in positioned
+            if problems.check_shape(each, PromptfooAssertion, label=at)
+        ]
+
+    def listed(self, written: Any, position: str) -> Iterator[Test]:
+        """Yield the tests of a list, and those of the files that it names."""
+        entries = written if isinstance(written, list) else [written] if written else []
+        for index, entry in enumerate(entries):
+            at = f"{position}[{index}]" if isinstance(written, list) else position
+            is_file = isinstance(entry, Mapping) and "path" in entry and "vars" not in entry
+            if isinstance(entry, Mapping) and not is_file:
+                yield self.test(entry, at)
+                continue
+            try:
+                yield from self._of_files(entry["path"] if is_file else entry, at)
+            except NotTakenOverError as error:
+                self._notes.add(f"the tests are left out: {error}", at)
+
+    def _of_files(self, entry: Any, position: str) -> Iterator[Test]:
+        if not isinstance(entry, str):
+            raise NotTakenOverError("they are neither a list nor a file")
+        if _ELSEWHERE.match(entry):
+            raise NotTakenOverError(f"{entry} is kept elsewhere; save it as a file")
+        for path in named_files(self._folder, entry):
+            value = read_value(path)
+            for number, row in enumerate(value if isinstance(value, list) else [value], 1):
+                if not isinstance(row, Mapping):
+                    raise NotTakenOverError(f"{path.name} holds no tests")
+                test = test_of_row(row) if path.suffix.lower() == ".csv" else row
+                yield self.test(test, f"{position} ({path.name}, {number})")
+
+    def scenarios(self, listed: Sequence[Any]) -> Iterator[Test]:
+        """Yield the tests of scenarios, each with each of its configurations."""
+        for index, scenario in enumerate(listed):
+            position = f"scenarios[{index}]"
+            if not isinstance(scenario, Mapping):
+                self._notes.add("the scenario is left out: it is kept in a file", position)
+                continue
+            configs = list(self.listed(scenario.get("config"), f"{position}.config"))
+            tests = list(self.listed(scenario.get("tests"), f"{position}.tests"))
+            for config, test in itertools.product(configs, tests or [self.test({}, position)]):
+                yield _merged(config, test)
 
 
-def assert_positions(position: str, count: int) -> tuple[str, ...]:
-    """Return the positions of the assertions that stand at a test or in a set."""
-    return tuple(f"{position}.assert[{index}]" for index in range(count))
-
-
-def _default_test(written: Any, folder: Path, notes: Notes) -> Test:
-    try:
-        if is_reference(written):
-            written = read_value(next(iter(named_files(folder, written))))
-    except NotTakenOverError as error:
-        notes.add(f"defaultTest is left out: {error}")
-        return {}
-    return dict(written) if isinstance(written, Mapping) else {}
-
-
-def _listed_tests(
-    written: Any, position: str, folder: Path, notes: Notes
-) -> Iterator[PositionedTest]:
-    entries = written if isinstance(written, list) else [written] if written else []
-    for index, entry in enumerate(entries):
-        at = f"{position}[{index}]" if isinstance(written, list) else position
-        is_file = isinstance(entry, Mapping) and "path" in entry and "vars" not in entry
-        if isinstance(entry, Mapping) and not is_file:
-            yield _positioned(at, dict(entry))
-            continue
-        try:
-            yield from _of_files(entry["path"] if is_file else entry, at, folder)
-        except NotTakenOverError as error:
-            notes.add(f"the tests are left out: {error}", at)
-
-
-def _of_files(entry: Any, position: str, folder: Path) -> Iterator[PositionedTest]:
-    if not isinstance(entry, str):
-        raise NotTakenOverError("they are neither a list nor a file")
-    if _ELSEWHERE.match(entry):
-        raise NotTakenOverError(f"{entry} is kept elsewhere; save it as a file")
-    for path in named_files(folder, entry):
-        value = read_value(path)
-        rows = value if isinstance(value, list) else [value]
-        for number, row in enumerate(rows, 1):
-            if not isinstance(row, Mapping):
-                raise NotTakenOverError(f"{path.name} holds no tests")
-            test = test_of_row(row) if path.suffix.lower() == ".csv" else dict(row)
-            yield _positioned(f"{position} ({path.name}, {number})", test)
-
-
-def _scenarios(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[PositionedTest]:
-    folder = file.path.parent
-    for index, scenario in enumerate(raw.get("scenarios") or ()):
-        position = f"scenarios[{index}]"
-        if not isinstance(scenario, Mapping):
-            notes.add("the scenario is left out: it is kept in a file", position)
-            continue
-        configs = list(_listed_tests(scenario.get("config"), f"{position}.config", folder, notes))
-        tests = list(_listed_tests(scenario.get("tests"), f"{position}.tests", folder, notes))
-        for part in (*configs, *tests):
-            _check_test(file, part)
-        for config, test in itertools.product(configs, tests or [_positioned(position, {})]):
-            yield _merged(config, test)
-
-
-def _merged(defaults: PositionedTest, written: PositionedTest) -> PositionedTest:
+def _merged(default: Test, test: Test) -> Test:
     """Return a test over its defaults: assertions are added, mappings are laid over each other."""
-    default, test = defaults.test, written.test
-    merged = {**default, **test}
+    merged = {**default, **test, "assert": [*default["assert"], *test["assert"]]}
     for key in ("vars", "options", "metadata"):
         parts = [part for part in (default.get(key), test.get(key)) if part]
         if all(isinstance(part, Mapping) for part in parts):
             merged[key] = {name: value for part in parts for name, value in part.items()}
-    asserts = [*(default.get("assert") or ()), *(test.get("assert") or ())]
-    return PositionedTest(
-        written.position,
-        merged | ({"assert": asserts} if asserts else {}),
-        defaults.assert_positions + written.assert_positions,
-    )
+    return merged
 
 
 def _own_variables(written: Any, folder: Path) -> dict[str, Any]:
@@ -811,32 +673,9 @@ def _choices(value: Any, folder: Path) -> list[Any]:
 
 
 def _content(path: Path) -> Any:
-    if path.suffix.lower() in _MEDIA:
-        raise NotTakenOverError(f"{path.name} is no text")
     value = read_value(path)
     if isinstance(value, str):
         return value.strip()
     if path.suffix.lower() in (".yaml", ".yml"):
-        import orjson
-
         return orjson.dumps(value).decode()
     return path.read_text("utf-8").strip()
-
-
-def _check_test(file: ForeignFile, written: PositionedTest) -> None:
-    """Raise `LoadError` with the mistakes of a test, its assertions included."""
-    test, position = written.test, written.position
-    problems = Problems(file.name, lambda _: None)
-    problems.check_shape(test, PromptfooTest, label=position)
-    _check_assertions(test.get("assert"), position, problems)
-    problems.raise_if_any()
-
-
-def _check_assertions(listed: Any, position: str, problems: Problems) -> None:
-    if listed is not None and not isinstance(listed, list):
-        problems.add((), f"expected a list, got {describe(listed)}", label=f"{position}.assert")
-        return
-    for index, raw in enumerate(listed or ()):
-        at = f"{position}.assert[{index}]"
-        if problems.check_shape(raw, PromptfooAssertion, label=at):
-            _check_assertions(raw.get("assert"), at, problems)

@@ -6,18 +6,19 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-from evalcore.formats.documents import raise_problem
 from evalcore.importers.converted import (
     MODULE,
     Converted,
     ConvertedCase,
     Notes,
     as_criteria,
+    check_cases,
     note_default_judge,
     unique_id,
 )
 from evalcore.importers.files import ForeignFile, PydanticDataset, check_shape
 from evalcore.importers.registry import ImportOptions
+from evalcore.importers.rows import metadata_of
 from evalcore.model.suite import Format
 
 Assertion = dict[str, Any]
@@ -36,7 +37,7 @@ _JUDGE_MODEL: Final = "openai:gpt-5.2"  # pydantic-evals' own default
 _JSON_TYPES: Final = ("str", "dict", "list", "bool", "int", "float")
 
 
-def convert_pydantic_evals(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
+def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
     """Return the suite of a dataset; raise `LoadError` if it is none."""
     raw = file.value
     check_shape(file, raw, PydanticDataset)
@@ -57,10 +58,9 @@ def convert_pydantic_evals(file: ForeignFile, options: ImportOptions, notes: Not
             case["inputs"],
             assertions,
             expected_output=case.get("expected_output"),
-            metadata=_metadata(case.get("metadata")),
+            metadata=metadata_of(case.get("metadata")),
         )
-    if not converted:
-        raise_problem(file.name, None, f"nothing is left of it: {'; '.join(notes.lines)}")
+    check_cases(file.name, converted, notes)
     return Converted(
         Format.SUITE,
         str(raw.get("name") or options.name),
@@ -73,12 +73,6 @@ def convert_pydantic_evals(file: ForeignFile, options: ImportOptions, notes: Not
 def _evaluators(holder: Mapping[str, Any], position: str) -> Iterator[tuple[str, Any]]:
     for index, spec in enumerate(holder.get("evaluators") or ()):
         yield f"{position}[{index}]", spec
-
-
-def _metadata(value: Any) -> Mapping[str, Any]:
-    if value is None:
-        return {}
-    return value if isinstance(value, Mapping) else {"metadata": value}
 
 
 class _Evaluators:
@@ -115,18 +109,6 @@ class _Evaluators:
         assertions = read(self, _keywords(str(name), arguments), case, position)
         title = isinstance(arguments, Mapping) and arguments.get("evaluation_name")
         return [{**each, "name": str(title)} if title else each for each in assertions]
-
-    def equals(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
-        """`Equals`: the output is the value, deeply."""
-        return [{"type": "output.equals", "value": fields.get("value")}]
-
-    def equals_expected(
-        self, _fields: Any, case: Mapping[str, Any], _position: str
-    ) -> list[Assertion]:
-        """`EqualsExpected`: nothing is compared in a case without an expected output."""
-        if case.get("expected_output") is None:
-            return []
-        return [{"type": "output.equals", "value": case["expected_output"]}]
 
     def contains(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
         """`Contains`: in a text, as a member of a list, as items of a mapping."""
@@ -238,24 +220,26 @@ class _Evaluators:
         listed = [{"tool": tool, "args_match": "ignore"} for tool in tools]
         return [{"type": "tool-trajectory", "mode": order, "expected": listed, "threshold": 1}]
 
-    def tool_calls(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
-        """`MaxToolCalls`."""
-        return [_maximum("max_tool_calls", fields.get("max_calls"))]
-
-    def requests(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
-        """`MaxModelRequests`."""
-        return [_maximum("max_llm_calls", fields.get("max_requests"))]
-
 
 def _maximum(key: str, value: Any) -> Assertion:
     return {"type": "execution-metrics", key: value, "threshold": 1}
 
 
+def _equals(value: Any) -> list[Assertion]:
+    return [{"type": "output.equals", "value": value}]
+
+
+def _equals_expected(case: Mapping[str, Any]) -> list[Assertion]:
+    """Return nothing to compare in a case without an expected output."""
+    expected = case.get("expected_output")
+    return [] if expected is None else _equals(expected)
+
+
 _READERS: Final[
     Mapping[str, Callable[[_Evaluators, Mapping[str, Any], Any, str], list[Assertion]]]
 ] = {
-    "Equals": _Evaluators.equals,
-    "EqualsExpected": _Evaluators.equals_expected,
+    "Equals": lambda _, fields, _case, _at: _equals(fields.get("value")),
+    "EqualsExpected": lambda _, _fields, case, _at: _equals_expected(case),
     "Contains": _Evaluators.contains,
     "IsInstance": _Evaluators.is_instance,
     "MaxDuration": _Evaluators.max_duration,
@@ -263,8 +247,12 @@ _READERS: Final[
     "GEval": _Evaluators.judged,
     "ToolCorrectness": _Evaluators.tools,
     "TrajectoryMatch": _Evaluators.trajectory,
-    "MaxToolCalls": _Evaluators.tool_calls,
-    "MaxModelRequests": _Evaluators.requests,
+    "MaxToolCalls": lambda _, fields, _case, _at: [
+        _maximum("max_tool_calls", fields.get("max_calls"))
+    ],
+    "MaxModelRequests": lambda _, fields, _case, _at: [
+        _maximum("max_llm_calls", fields.get("max_requests"))
+    ],
 }
 
 # What an evaluator's only argument is called, where a file writes it without its name.

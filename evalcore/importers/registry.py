@@ -24,10 +24,9 @@ class ImportOptions:
 
 
 class SourceRow(NamedTuple):
-    """A program: the module and function that convert its files, and whether a file is its own."""
+    """A program: the module of `importers` that converts its files, and what is its own."""
 
     module: str
-    function: str
     about: str
     recognises: Callable[[Any], bool]
 
@@ -35,8 +34,10 @@ class SourceRow(NamedTuple):
 _LISTED: Final = 12
 
 
-def _first(value: Any) -> Mapping[str, Any]:
-    """Return the first row of a list of rows, else an empty mapping."""
+def _first(value: Any, *lists: str) -> Mapping[str, Any]:
+    """Return the first row of a list, which may stand in a document under a key of `lists`."""
+    for key in lists:
+        value = value.get(key, value) if isinstance(value, Mapping) else value
     first = value[0] if isinstance(value, list) and value else None
     return first if isinstance(first, Mapping) else {}
 
@@ -60,66 +61,49 @@ def is_deepeval(value: Any) -> bool:
     return is_run or (has_question and not _DEEPEVAL.isdisjoint(first))
 
 
+def _is_promptfoo(value: Any) -> bool:
+    keys = ("prompts", "providers", "scenarios")
+    return any(_has(value, key) for key in keys) or _has(value, "tests", "targets")
+
+
+def _is_inspect(value: Any) -> bool:
+    is_log = _has(value, "eval") and not {"samples", "results", "plan"}.isdisjoint(value)
+    first = _first(value)
+    return is_log or ("input" in first and not {"target", "choices"}.isdisjoint(first))
+
+
 # A file is of the first program that recognises it.
 SOURCES: Final[Mapping[str, SourceRow]] = {
     "deepeval": SourceRow(
-        "evalcore.importers.rows",
-        "convert_deepeval",
-        "goldens or test cases (.json, .jsonl, .csv), or a test run (.json)",
-        is_deepeval,
+        "rows", "goldens or test cases (.json, .jsonl, .csv), or a test run (.json)", is_deepeval
     ),
-    "promptfoo": SourceRow(
-        "evalcore.importers.promptfoo",
-        "convert_promptfoo",
-        "a configuration: promptfooconfig.yaml",
-        lambda value: (
-            any(_has(value, key) for key in ("prompts", "providers", "scenarios"))
-            or (_has(value, "tests") and _has(value, "targets"))
-        ),
-    ),
+    "promptfoo": SourceRow("promptfoo", "a configuration: promptfooconfig.yaml", _is_promptfoo),
     "inspect": SourceRow(
-        "evalcore.importers.inspect_ai",
-        "convert_inspect",
+        "inspect_ai",
         "a log (.eval, .json), or a dataset of samples (.json, .jsonl, .csv)",
-        lambda value: (
-            (_has(value, "eval") and not {"samples", "results", "plan"}.isdisjoint(value))
-            or ("input" in _first(value) and bool(_first(value).keys() & {"target", "choices"}))
-        ),
+        _is_inspect,
     ),
     "pydantic-evals": SourceRow(
-        "evalcore.importers.pydantic_evals",
-        "convert_pydantic_evals",
+        "pydantic_evals",
         "a dataset (.yaml, .json)",
-        lambda value: _has(value, "cases") and "inputs" in _first(value["cases"]),
+        lambda value: "inputs" in _first(value, "cases") and _has(value, "cases"),
     ),
     "langsmith": SourceRow(
-        "evalcore.importers.rows",
-        "convert_langsmith",
+        "rows",
         "examples or runs of an experiment (.jsonl, .json, .csv)",
-        lambda value: (
-            "inputs" in _first(value.get("examples") if _has(value, "examples") else value)
-        ),
+        lambda value: "inputs" in _first(value, "examples"),
     ),
     "braintrust": SourceRow(
-        "evalcore.importers.rows",
-        "convert_braintrust",
+        "rows",
         "rows of a dataset or of an experiment (.jsonl, .json, .csv)",
-        lambda value: "input" in _first(braintrust_rows(value)),
+        lambda value: "input" in _first(value, "events", "data", "examples"),
     ),
 }
 
 
-def braintrust_rows(value: Any) -> Any:
-    """Return the rows of an export: a list, what `fetch` and BTQL answer, or `examples`."""
-    if not isinstance(value, Mapping):
-        return value
-    return next((value[key] for key in ("events", "data", "examples") if key in value), None)
-
-
 def _is_own(value: Any) -> bool:
     """Whether tests are those of test files, which need no import (AgentV's are the same)."""
-    tests = value.get("tests") if isinstance(value, Mapping) else value
-    test = _first(tests)
+    test = _first(value, "tests")
     return "input" in test and bool(test.keys() & {"criteria", "assertions", "expected_output"})
 
 
@@ -145,8 +129,6 @@ def convert(file: ForeignFile, source: str, options: ImportOptions, notes: Notes
 
     Raises `LoadError` where the file is not what the program writes, or nothing is left of it.
     """
-    row = SOURCES[source]
-    function: Callable[[ForeignFile, ImportOptions, Notes], Converted] = getattr(
-        import_module(row.module), row.function
-    )
-    return function(file, options, notes)
+    module = import_module(f"evalcore.importers.{SOURCES[source].module}")
+    suite: Converted = module.convert(file, source, options, notes)
+    return suite

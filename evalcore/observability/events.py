@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, assert_never
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, assert_never
 
 from evalcore.model.evidence import NOTHING
-from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
+from evalcore.model.exchange import ProviderError, Reply, Request
 
 BUDGET = "budget"
-
-
-# Returns a JSON value without secrets; it knows those of the endpoint, too.
-Cover = Callable[[Any, Endpoint | None], Any]
 
 
 class RunScope(NamedTuple):
@@ -24,10 +20,7 @@ class RunScope(NamedTuple):
 
 
 class ItemEnded(NamedTuple):
-    """A finished work item of a shard; times in microseconds since the epoch.
-
-    `input` and `output` are contents: they go nowhere unless that is allowed.
-    """
+    """A finished work item of a shard; times in microseconds since the epoch."""
 
     shard: int
     number: int
@@ -43,8 +36,6 @@ class ItemEnded(NamedTuple):
     started_us: int
     ended_us: int
     target: str | None = None
-    input: Any = None
-    output: str | None = None
 
 
 class CallEnded(NamedTuple):

@@ -1,9 +1,9 @@
 """A run in OpenTelemetry: spans run → shard → item → call, sent by OTLP over HTTP.
 
 All processes of a run write into one trace: its id, and that of the run's span, come from the
-run's. Spans are made when what they speak of is over. Without `cover` no input, output or
-message of an error is in them: a provider's message may repeat what it was asked. Names are those
-of the semantic conventions (gen_ai.*, server.*, http.*).
+run's. Spans are made when what they speak of is over. No input, output or message of an error is in
+them: a provider's message may repeat what it was asked. Names are those of the semantic conventions
+(gen_ai.*, server.*, http.*).
 
 Imported only when it is asked for. Where to, how often and with which headers: OpenTelemetry's own
 variables (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_HEADERS, OTEL_SERVICE_NAME, OTEL_BSP_*).
@@ -21,7 +21,6 @@ from functools import lru_cache
 from typing import Any
 from urllib.parse import urlsplit
 
-import orjson
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -38,11 +37,10 @@ from opentelemetry.trace import (
 )
 from opentelemetry.trace.span import Span
 
-from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
+from evalcore.model.exchange import ProviderError, Reply, Request
 from evalcore.observability.events import (
     CallEnded,
     CallRetried,
-    Cover,
     ItemEnded,
     Observer,
     RunEnded,
@@ -105,7 +103,6 @@ _PARAMETERS = {
     "frequency_penalty": "gen_ai.request.frequency_penalty",
     "presence_penalty": "gen_ai.request.presence_penalty",
 }
-_LONGEST_TEXT = 16_384
 
 
 def is_model(request: Request) -> bool:
@@ -120,10 +117,9 @@ def call_name(request: Request) -> str:
     return str(request.parameters.get("method") or "GET").upper()
 
 
-def call_attributes(call: CallEnded, cover: Cover | None = None) -> dict[str, Any]:
+def call_attributes(call: CallEnded) -> dict[str, Any]:
     """Return a call's attributes.
 
-    Contents are among them where there is a `cover` to take secrets out of them.
     Of an address only host and port are told: path and query may hold secrets.
     """
     request, outcome = call.request, call.outcome
@@ -139,8 +135,6 @@ def call_attributes(call: CallEnded, cover: Cover | None = None) -> dict[str, An
         attributes["evalcore.attempts"] = outcome.attempts
         if outcome.status is not None:
             attributes["http.response.status_code"] = outcome.status
-    if cover is not None:
-        attributes |= _content_attributes(request, reply, cover)
     return attributes
 
 
@@ -202,41 +196,16 @@ def _measured(attributes: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in attributes.items() if value is not None}
 
 
-def _content_attributes(request: Request, reply: Reply | None, cover: Cover) -> dict[str, Any]:
-    attributes, endpoint = {}, request.endpoint
-    if request.messages:
-        attributes["gen_ai.input.messages"] = text_of(cover(list(request.messages), endpoint))
-    if reply is not None:
-        answer = {"role": "assistant", "content": reply.text, "tool_calls": list(reply.tool_calls)}
-        attributes["gen_ai.output.messages"] = text_of(cover([answer], endpoint))
-    return attributes
-
-
-def text_of(value: Any) -> str:
-    """Return a content as text, cut to a length that receivers take."""
-    if not isinstance(value, str):
-        value = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()
-    text: str = value.encode("utf-8", "replace").decode()
-    return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]}…"
-
-
 _NS = 1_000
 
 
 class SpanObserver(Observer):
     """Makes the spans of one run in this process."""
 
-    def __init__(
-        self,
-        scope: RunScope,
-        telemetry: Telemetry,
-        cover: Cover | None = None,
-    ) -> None:
+    def __init__(self, scope: RunScope, telemetry: Telemetry) -> None:
         self._scope = scope
         self._tracer = telemetry.tracer
         self._ids = telemetry.ids
-        self._cover = cover
-        self._endpoints: dict[str, Endpoint] = {}
         self._named = {"evalcore.suite": scope.suite, "evalcore.mode": scope.mode}
         self._shards: dict[int, Span] = {}
         self._items: dict[int, int] = {}
@@ -286,10 +255,6 @@ class SpanObserver(Observer):
             "evalcore.target": item.target,
             **self._named,
         }
-        if self._cover is not None:
-            attributes["evalcore.input"] = self._covered(item.input)
-            if item.output is not None:
-                attributes["evalcore.output"] = self._covered(item.output)
         run_id = self._scope.run_id
         context = set_span_in_context(parent or parent_of(run_id, span_id_of(run_id)))
         with self._ids.giving(span_id):
@@ -300,7 +265,7 @@ class SpanObserver(Observer):
                 start_time=item.started_us * _NS,
             )
         if item.error is not None:
-            self._fail(span, item.error.get("kind", ""), item.error.get("message", ""))
+            _fail(span, item.error.get("kind", ""))
         span.end(item.ended_us * _NS)
 
     def _call_retried(self, retried: CallRetried) -> None:
@@ -313,10 +278,7 @@ class SpanObserver(Observer):
         with self._lock:
             retried = self._retried.pop(id(call.request), [])
             item = self._items.setdefault(call.item, self._ids.generate_span_id())
-        endpoint = call.request.endpoint
-        if self._cover is not None:
-            self._endpoints[endpoint.base_url] = endpoint
-        attributes = call_attributes(call, self._cover)
+        attributes = call_attributes(call)
         attributes |= {"evalcore.run.id": self._scope.run_id, "evalcore.item": call.item}
         span = self._tracer.start_span(
             call_name(call.request),
@@ -329,7 +291,7 @@ class SpanObserver(Observer):
             told = {"evalcore.attempt": retry.attempt, "evalcore.delay_s": retry.delay_s}
             span.add_event("retry", {"error.type": _type(retry.error), **told}, retry.at_ns)
         if isinstance(call.outcome, ProviderError):
-            self._fail(span, _type(call.outcome), call.outcome.message)
+            _fail(span, _type(call.outcome))
         span.end(call.ended_ns)
 
     def _run_ended(self, ended: RunEnded) -> None:
@@ -354,21 +316,11 @@ class SpanObserver(Observer):
             span.set_status(Status(StatusCode.ERROR, "errors prevented the decision"))
         span.end(_ns_of(ended.ended_at))
 
-    def _fail(self, span: Span, kind: str, message: str) -> None:
-        span.set_attribute("error.type", kind)
-        covered = None if self._cover is None else self._covered(message)
-        span.set_status(Status(StatusCode.ERROR, covered or kind))
-        event: dict[str, str] = {"exception.type": kind}
-        span.add_event("exception", event | ({"exception.message": covered} if covered else {}))
 
-    def _covered(self, value: Any) -> str:
-        """Return a content without the secrets of the environment and of every endpoint asked."""
-        if self._cover is None:
-            return ""
-        value = self._cover(value, None)
-        for endpoint in tuple(self._endpoints.values()):
-            value = self._cover(value, endpoint)
-        return text_of(value)
+def _fail(span: Span, kind: str) -> None:
+    span.set_attribute("error.type", kind)
+    span.set_status(Status(StatusCode.ERROR, kind))
+    span.add_event("exception", {"exception.type": kind})
 
 
 _NO_PARENT = parent_of("", 0)
@@ -402,9 +354,9 @@ class Telemetry:
         tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=queue))
         self.tracer = tracers.get_tracer("evalcore", VERSION)
 
-    def observer(self, scope: RunScope, cover: Cover | None) -> SpanObserver:
-        """Return the observer of one run; without `cover` no contents are told."""
-        return SpanObserver(scope, self, cover)
+    def observer(self, scope: RunScope) -> SpanObserver:
+        """Return the observer of one run."""
+        return SpanObserver(scope, self)
 
 
 @lru_cache(maxsize=1)

@@ -105,29 +105,9 @@ class RunHeldError(RunConflictError):
 
     exit_code = ExitCode.USAGE
 
-    def __init__(self, run_id: str, where: str, renewed: str) -> None:
-        super().__init__(run_id, where, renewed)
-        self.run_id, self.where, self.renewed = run_id, where, renewed
-
-    def __str__(self) -> str:
-        return (
-            f"run {self.run_id} is being executed by {self.where}, which renewed its lease at "
-            f"{self.renewed}: wait for its end, or stop it: evalcore runs cancel {self.run_id}"
-        )
-
 
 class LeaseLostError(RunConflictError):
     """Another process has taken over the run."""
-
-    def __init__(self, run_id: str) -> None:
-        super().__init__(run_id)
-        self.run_id = run_id
-
-    def __str__(self) -> str:
-        return (
-            f"run {self.run_id} was taken over by another process, because this one had not "
-            "renewed its lease; what it has committed is kept"
-        )
 
 
 class HeldLease:
@@ -239,7 +219,11 @@ class HeldLease:
         store, key = self._run.store, self._run.keys.lease
         etag = store.compare_and_swap(key, lease.encoded(), self._etag)
         if etag is None:
-            raise self._lose(LeaseLostError(self._run.run_id))
+            message = (
+                f"run {self._run.run_id} was taken over by another process, because this one had "
+                "not renewed its lease; what it has committed is kept"
+            )
+            raise self._lose(LeaseLostError(message))
         self.now, self._etag = lease, etag
 
     def _lose(self, error: EvalError) -> EvalError:
@@ -299,11 +283,9 @@ def _require_dead(
     """Return once the holder of a lease is surely dead; raise `RunHeldError` if it lives."""
     if lease.released:
         return
-    holder = lease.holder
-    alive = is_alive(holder)
-    where = f"process {holder.pid} on {holder.host}"
+    where, alive = f"process {lease.pid} on {lease.host}", is_alive(lease.holder)
     if alive:
-        raise RunHeldError(run.run_id, where, lease.renewed)
+        raise _held(run, where, lease)
     if alive is False:
         return
     patience_s = _LEASES * lease.lease_s
@@ -318,7 +300,14 @@ def _require_dead(
         if seen is not None and seen != lease:
             if seen.released:
                 return
-            raise RunHeldError(run.run_id, where, seen.renewed)
+            raise _held(run, where, seen)
+
+
+def _held(run: StoredRun, where: str, lease: Lease) -> RunHeldError:
+    return RunHeldError(
+        f"run {run.run_id} is being executed by {where}, which renewed its lease at "
+        f"{lease.renewed}: wait for its end, or stop it: evalcore runs cancel {run.run_id}"
+    )
 
 
 def is_interrupted(run: StoredRun, manifest: Manifest, *, now: datetime) -> bool:

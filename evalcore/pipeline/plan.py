@@ -20,15 +20,11 @@ from evalcore.model.identity import target_code
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
-from evalcore.model.suite import Suite, SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.acceptance import sign_plan
 from evalcore.pipeline.compare import settle_baseline
-from evalcore.pipeline.reuse import (
-    freeze_past_runs,
-    kept_evidence_settings,
-    prepare_reuse,
-)
+from evalcore.pipeline.reuse import freeze_past_runs, prepare_reuse
 from evalcore.pipeline.states import check_observers, warn_on_standard_error
 from evalcore.planning.shards import (
     PILOT_ITEMS,
@@ -179,13 +175,15 @@ def plan_run(
     run_id = options.run_id or new_run_id(now, os.urandom(3))
     run = open_run(store, definition.name, run_id)
     asked_since = graded and (graded.settings.get(ANNOTATION_SINCE) or graded.created_at)
+    is_full = definition.evidence is EvidencePolicy.FULL
     told = {
         "datasets": [asdict(source) for source in definition.datasets],
         "order": order,
         "history": past and past.runs.settings(),
         "quarantine": quarantine and quarantine.settings(),
         ANNOTATION_SINCE: asked_since,
-        **kept_evidence_settings(definition),
+        # Only what is unusual.
+        "evidence": None if is_full else str(definition.evidence),
         FILTERS: definition.part,
         CALIBRATION: options.calibrates,
     }

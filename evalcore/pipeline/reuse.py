@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import (
@@ -26,7 +26,7 @@ from evalcore.gates.registry import restore_gate
 from evalcore.model.mode import HISTORY, Mode
 from evalcore.model.past import PastRuns, past_runs_of
 from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.suite import Suite, SuiteDefinition
 from evalcore.storage.manifests import digest_of
 from evalcore.storage.runs import StoredRun, find_run, list_runs, open_run
 from evalcore.storage.store import ObjectStore
@@ -36,14 +36,8 @@ if TYPE_CHECKING:
     from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.results import PlannedItem
 
+# Completed runs of the suite, the newest first.
 _RUNS_LOOKED_AT = 20
-
-
-def earlier_runs(store: ObjectStore, suite: str) -> tuple[StoredRun, ...]:
-    """Return the suite's last 20 completed runs, the newest first."""
-    completed = (run for run in list_runs(store, suite) if run.state is State.COMPLETED)
-    latest = tuple(islice(completed, _RUNS_LOOKED_AT))
-    return tuple(open_run(store, suite, run.id) for run in latest)
 
 
 def prepare_reuse(
@@ -59,11 +53,11 @@ def prepare_reuse(
     from evalcore.execution.reused_items import REUSE_ITEMS
 
     regraded = source != HISTORY
-    runs: Sequence[StoredRun]
-    if regraded:
-        runs = (find_run(run.store, source),)
-    else:
-        runs = earlier_runs(run.store, suite.definition.name)
+    runs = [find_run(run.store, source)] if regraded else []
+    if not regraded:
+        name = suite.definition.name
+        completed = (each for each in list_runs(run.store, name) if each.state is State.COMPLETED)
+        runs = [open_run(run.store, name, each.id) for each in islice(completed, _RUNS_LOOKED_AT)]
     with ExitStack() as stack, temporary_folder("evalcore-reuse-") as folder:
         digests: dict[str, str] = {}
         parts = [_opened_parts(stack, earlier, warn, required=regraded) for earlier in runs]
@@ -71,10 +65,9 @@ def prepare_reuse(
             return digests, {}
         rows = stack.enter_context(ReusableRows(parts, errors=regraded, items=plan.items))
         counts = rows.match(_planned_items(suite, plan))
-        names = [earlier.run_id for earlier in runs]
         sources = [
-            {"run": name, "items": count}
-            for name, count in zip(names, counts.by_run, strict=True)
+            {"run": earlier.run_id, "items": count}
+            for earlier, count in zip(runs, counts.by_run, strict=True)
             if count
         ]
         for number, first in enumerate(range(0, plan.items, REUSE_ITEMS)):
@@ -112,16 +105,6 @@ def _planned_items(suite: Suite, plan: Plan) -> Iterator[PlannedItem]:
         first = index * plan.items_per_case
         for item in expander.expand(case, first, range(first, first + plan.items_per_case)):
             yield PlannedItem(item.number, item.exec_key, item.grade_key)
-
-
-_SETTING: Final = "evidence"
-
-
-def kept_evidence_settings(definition: SuiteDefinition) -> dict[str, Any]:
-    """Return what a run's manifest says of it; nothing where all is kept, as usual."""
-    if definition.evidence is EvidencePolicy.FULL:
-        return {}
-    return {_SETTING: str(definition.evidence)}
 
 
 _PAST_FILES = ("past_runs", "past_cases")

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from evalcore.errors import (
     Damage,
@@ -30,9 +30,7 @@ from evalcore.storage.layout import iso_time, reopened_key
 from evalcore.storage.runs import StoredRun
 
 if TYPE_CHECKING:
-    from evalcore.model.exchange import Endpoint
     from evalcore.observability.otel import Telemetry
-    from evalcore.recording.redaction import Redaction
 
 
 def require_epoch(manifest: Manifest, epoch: int) -> None:
@@ -145,17 +143,6 @@ def observer_of(manifest: Manifest) -> Observer | None:
     settings = read_settings(os.environ, Path.cwd())
     if settings.log is None and not settings.otel:
         return None
-    redaction: Redaction | None = None
-
-    def cover(value: Any, endpoint: Endpoint | None) -> Any:
-        nonlocal redaction
-        if redaction is None:
-            from evalcore.recording.redaction import Redaction
-
-            redaction = Redaction.of_process(os.environ, settings.redact_patterns)
-        whole = redaction if endpoint is None else redaction.knowing(endpoint)
-        return whole.value(value)
-
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
     observers: list[Observer] = []
     log = None if settings.log is None else parse_log(settings.log)
@@ -164,8 +151,7 @@ def observer_of(manifest: Manifest) -> Observer | None:
 
         observers.append(LogObserver(scope, *log))
     if settings.otel:
-        covered = cover if settings.otel_content else None
-        observers.append(_import_telemetry().observer(scope, covered))
+        observers.append(_import_telemetry().observer(scope))
     return Observers(observers) if observers else None
 
 

@@ -11,7 +11,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import own_copy
+from evalcore.jsonvalues import own_copy, plain_value
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
 from evalcore.model.target import DEFAULT_VARIANT, Target
@@ -284,6 +284,10 @@ def measured(evidence: Evidence, calls: CountedCalls, started: float) -> Evidenc
 COMPLETE: Final = "complete"
 # The protocol of a request whose endpoint only the engine knows.
 _ENGINE: Final = "engine"
+_ASKED: Final = (
+    *("endpoint", "model", "messages", "parameters", "tools"),
+    *("response_schema", "stream", "attempt_timeout_s"),
+)
 
 
 def model_in_worker(provider: str | None, model: str | None) -> ChatModel:
@@ -295,24 +299,7 @@ def complete_in_worker(engine: Engine) -> Complete:
     """Return a function that has the engine make the call."""
 
     async def complete(request: Request) -> Reply:
-        endpoint = request.endpoint
-        values = {
-            "endpoint": {
-                "protocol": endpoint.protocol,
-                "provider": endpoint.provider,
-                "base_url": endpoint.base_url,
-                "api_key": endpoint.api_key,
-                "headers": dict(endpoint.headers),
-                "values": dict(endpoint.values),
-            },
-            "model": request.model,
-            "messages": [dict(message) for message in request.messages],
-            "parameters": dict(request.parameters),
-            "tools": [dict(tool) for tool in request.tools],
-            "response_schema": request.response_schema,
-            "stream": request.stream,
-            "attempt_timeout_s": request.attempt_timeout_s,
-        }
+        values = {name: plain_value(getattr(request, name)) for name in _ASKED}
         reply: Reply = await engine.ask(COMPLETE, values)
         return reply
 

@@ -15,13 +15,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Listed, NonEmpty, Text
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import own_copy, plain_value
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request, SkippedError
-from evalcore.shapes import adapter, explain
+from evalcore.shapes import Declared, Listed, NonEmpty, Text, adapter, explain
 from evalcore.targets.answers import (
     AnswerError,
     block_evidence,
@@ -289,9 +287,7 @@ class NodeCalls:
         """Keep a call of the node."""
         self._calls.append(call)
         if self._log is not None:
-            type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
-            data = {key: value for key, value in call.as_json().items() if key != "block"}
-            await self._log.add(type_, call.output_id, **data)
+            await self._log.add_call(call, call.output_id)
 
 
 _KIND: Final = "flow"

@@ -11,9 +11,8 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import (
@@ -42,7 +41,7 @@ from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
 from evalcore.trust.machine_faults import (
     noting_faults,
-    unwritable,
+    temporary_folder,
     waited_out,
 )
 from evalcore.trust.secrets import telling_values
@@ -120,11 +119,15 @@ async def program_files(texts: Mapping[str, str]) -> AsyncIterator[Path]:
     an answer: a program that finds none of its files has not failed.
     """
 
-    async def write() -> TemporaryDirectory[str]:
-        return _written(texts)
+    async def write() -> tuple[ExitStack, Path]:
+        with ExitStack() as stack:
+            folder = stack.enter_context(temporary_folder())
+            for name, text in texts.items():
+                (folder / name).write_bytes(text.encode(errors="replace"))
+            return stack.pop_all(), folder
 
-    with await waited_out(write) as name:
-        folder = Path(name)
+    stack, folder = await waited_out(write)
+    with stack:
         try:
             yield folder
         except (TargetError, OSError) as error:
@@ -133,20 +136,6 @@ async def program_files(texts: Mapping[str, str]) -> AsyncIterator[Path]:
             with noting_faults():
                 reason = "the folder of a program's files is gone"
                 raise StoreError(f"{folder}: {reason} (TMPDIR chooses another folder)") from error
-
-
-def _written(texts: Mapping[str, str]) -> TemporaryDirectory[str]:
-    try:
-        directory = TemporaryDirectory(prefix="evalcore-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise unwritable(error) from error
-    try:
-        for name, text in texts.items():
-            (Path(directory.name) / name).write_bytes(text.encode(errors="replace"))
-    except OSError as error:
-        directory.cleanup()
-        raise unwritable(error) from error
-    return directory
 
 
 class _Run(NamedTuple):

@@ -188,10 +188,8 @@ class Context:
 
     async def _note(self, call: ProviderCall) -> None:
         self.calls.append(call)
-        type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
-        data = {key: value for key, value in call.as_json().items() if key != "block"}
         path = self.path if call.part is None else f"{self.path}.{call.part}"
-        await self.log.add(type_, path, **data)
+        await self.log.add_call(call, path)
 
     async def _hold_limits(self, measured: Metrics) -> None:
         for meter in self.meters:

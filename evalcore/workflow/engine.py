@@ -24,7 +24,7 @@ from evalcore.workflow.events import (
     WorkflowError,
     sum_calls,
 )
-from evalcore.workflow.handles import WHOLE_INPUT, block_outputs, declared_inputs, input_handles
+from evalcore.workflow.handles import WHOLE_INPUT, block_handles, block_outputs
 from evalcore.workflow.routing import exit_handle, next_block
 from evalcore.workflow.run_store import EventLog
 from evalcore.workflow.values import (
@@ -229,7 +229,7 @@ class WorkflowExecution:
             return {}
         if values is None:
             return {WHOLE_INPUT: self.state.everything()}
-        handles = input_handles(declared_inputs(block))
+        handles = block_handles(block)
         return {each.handle_id: values[each.name] for each in handles if each.name in values}
 
     def _round(self, block: Block) -> int | None:
@@ -435,3 +435,83 @@ def _snapshot(execution: WorkflowExecution, state: str, error: str | None) -> Sn
         "shared": execution.state.shared,
     }
     return Snapshot(execution.log.sequence, state, texts, context, error)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockReplay:
+    """What a replayed block gave: its output, the outputs by handle, and its model calls."""
+
+    value: Any
+    outputs: Mapping[str, Any]
+    calls: tuple[ProviderCall, ...]
+
+
+async def replay_block(
+    definition: WorkflowDefinition,
+    block_id: str,
+    inputs: Mapping[str, Any],
+    services: EngineServices,
+) -> BlockReplay:
+    """Run a block on the values of its input handles; nothing before or after it runs.
+
+    A handle without a value has the default of its input. Raises `WorkflowError` if there is no
+    such block or it fails, and what `run_workflow` raises beside it.
+    """
+    block = definition.blocks.get(block_id)
+    if block is None:
+        raise WorkflowError("workflow", f"the workflow has no block '{block_id}'")
+    if lacking := _handles_without_value(block, inputs):
+        raise WorkflowError("workflow", f"block '{block_id}': {lacking}")
+    execution = WorkflowExecution(
+        definition, services, _frozen_state(block, inputs), EventLog(services.store)
+    )
+    try:
+        value = await execution.run_block(_frozen(block))
+    except BlockError as error:
+        raise WorkflowError("workflow", f"block '{block_id}': {error}") from error
+    outputs = block_outputs(block, value, execution.state.outputs)
+    return BlockReplay(value, outputs, tuple(execution.calls))
+
+
+def _handles_without_value(block: Block, inputs: Mapping[str, Any]) -> str:
+    """Return which handles of a block have neither a value nor a default; empty if all have one."""
+    sources = block.sources or {}
+    lacking = [
+        f"'{handle.handle_id}' (input '{handle.name}')"
+        for handle in block_handles(block)
+        if handle.name is not None
+        and handle.handle_id not in inputs
+        and not sources[handle.name].has_default
+    ]
+    if not lacking:
+        return ""
+    rest = ", ".join(inputs) or "none"
+    return f"no value for {', '.join(lacking)}; the eval has values for {rest}"
+
+
+def _frozen_state(block: Block, inputs: Mapping[str, Any]) -> WorkflowState:
+    """Return what the block sees: declared inputs by name, or all of the object's keys."""
+    handles = block_handles(block)
+    values = {
+        handle.name: inputs[handle.handle_id] for handle in handles if handle.handle_id in inputs
+    }
+    if None not in values:
+        return WorkflowState({name: value for name, value in values.items() if name is not None})
+    whole = values[None]
+    members = dict(whole) if isinstance(whole, Mapping) else {"input": whole}
+    state = WorkflowState(members)
+    # Blocks inside a loop name outputs of blocks before it.
+    state.outputs.update(members)
+    return state
+
+
+def _frozen(block: Block) -> Block:
+    """Return the block with its inputs taken from what was frozen."""
+    if block.sources is None:
+        return block
+    frozen = {
+        name: source.model_copy(update={"path": f"workflow.{name}"})
+        for name, source in block.sources.items()
+    }
+    # `sources` is cached: a copy would keep what it was.
+    return block.model_copy(update={"inputs": frozen, "sources": frozen})

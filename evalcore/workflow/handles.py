@@ -64,8 +64,7 @@ def block_outputs(block: Block, value: Any, outputs: dict[str, Any]) -> dict[str
     return values
 
 
-def declared_inputs(block: Block) -> dict[str, Any] | None:
-    """Return the declared inputs with their types, as `input_handles` takes them."""
-    if block.sources is None:
-        return None
-    return {name: {"type": source.type} for name, source in block.sources.items()}
+def block_handles(block: Block) -> tuple[InputHandle, ...]:
+    """Return the input handles of a block."""
+    sources = block.sources
+    return input_handles(sources and {name: {"type": each.type} for name, each in sources.items()})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
 from typing import Any, Final, Protocol
 
 import orjson
@@ -12,7 +11,7 @@ import orjson
 from evalcore.redaction.redactor import PROCESS
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import waited_out
-from evalcore.workflow.events import Event, EventType, Snapshot
+from evalcore.workflow.events import Event, EventType, ProviderCall, Snapshot
 
 _SEGMENT_EVENTS: Final = 500
 _OPTIONS: Final = orjson.OPT_APPEND_NEWLINE | orjson.OPT_NON_STR_KEYS
@@ -27,8 +26,8 @@ class RunStore(Protocol):
     async def save_snapshot(self, snapshot: Snapshot) -> None:
         """Keep a snapshot, and make sure that every event before it is kept."""
 
-    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
-        """Return the latest snapshot (not after the event `sequence`); None if there is none."""
+    async def load_snapshot(self) -> Snapshot | None:
+        """Return the latest snapshot; None if there is none."""
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events after that number, in order."""
@@ -49,9 +48,9 @@ class MemoryRunStore:
         """Keep a snapshot."""
         self._snapshots.append(snapshot)
 
-    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
+    async def load_snapshot(self) -> Snapshot | None:
         """Return the latest snapshot."""
-        return _latest(self._snapshots, sequence)
+        return self._snapshots[-1] if self._snapshots else None
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events after that number."""
@@ -86,10 +85,10 @@ class ObjectRunStore:
         data = PROCESS.line(orjson.dumps(snapshot._asdict(), option=_OPTIONS))
         await self._write(f"snapshot-{snapshot.sequence:06d}.json", data)
 
-    async def load_snapshot(self, sequence: int | None = None) -> Snapshot | None:
+    async def load_snapshot(self) -> Snapshot | None:
         """Return the latest snapshot of the last execution."""
         stored = await asyncio.to_thread(self._read, "snapshot-")
-        return _latest([Snapshot(**orjson.loads(data)) for data in stored], sequence)
+        return Snapshot(**orjson.loads(stored[-1])) if stored else None
 
     async def load_events(self, after_sequence: int = 0) -> tuple[Event, ...]:
         """Return the events of the last execution that were written, after that number."""
@@ -123,11 +122,6 @@ class ObjectRunStore:
         return [self._store.get(info.key).data for info in listed]
 
 
-def _latest(snapshots: Iterable[Snapshot], sequence: int | None) -> Snapshot | None:
-    earlier = [s for s in snapshots if sequence is None or s.sequence <= sequence]
-    return max(earlier, key=lambda snapshot: snapshot.sequence, default=None)
-
-
 _LONGEST_TEXT: Final = 8_000
 
 
@@ -145,6 +139,12 @@ class EventLog:
         at_ms = round((time.perf_counter() - self._began) * 1000, 3)
         fields = {key: _cut(value) for key, value in data.items() if value is not None}
         await self._store.append_event(Event(self.sequence, type_.value, at_ms, block, fields))
+
+    async def add_call(self, call: ProviderCall, block: str) -> None:
+        """Store the event of a call of a provider."""
+        type_ = EventType.MODEL_CALL if call.is_model else EventType.HTTP_CALL
+        data = {key: value for key, value in call.as_json().items() if key != "block"}
+        await self.add(type_, block, **data)
 
     async def save(self, snapshot: Snapshot) -> None:
         """Keep a snapshot."""

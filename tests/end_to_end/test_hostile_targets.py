@@ -23,11 +23,25 @@ ASYNC: Final = {
     "blocks": "time.sleep(60)",
     "swallows": "await swallow()",
     "hangs": "await asyncio.Event().wait()",
+    "turns for ever": "while True: await asyncio.sleep(0)",
+    "generator exit": "raise GeneratorExit",
+    "closes the loop": "asyncio.get_running_loop().close()",
+    "group of errors": "raise BaseExceptionGroup('both', [SystemExit(1), ValueError('x')])",
+    "iteration": "raise StopAsyncIteration",
 }
 SYNC: Final = {
     "segmentation fault": "import ctypes; ctypes.string_at(0)",
     "kills itself": "os.kill(os.getpid(), signal.SIGKILL)",
     "kills its group": "os.killpg(0, signal.SIGKILL)",
+    "terminates itself": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
+    "aborts": "os.abort()",
+    "bus error": "os.kill(os.getpid(), signal.SIGBUS)",
+    "alarm": "signal.alarm(1); time.sleep(60)",
+    "becomes another program": "os.execv('/bin/true', ['true'])",
+    "recursion": "return recurse(0)",
+    "all memory": "kept = []\nwhile True: kept.append(bytearray(1 << 28))",
+    "nested answer": "value = []\nfor _ in range(100_000): value = [value]\nreturn value",
+    "bytes": "return b'\\xff'",
     "exit of a thread": "raise SystemExit(7)",
     "holds the interpreter": "re.match('(a+)+$', 'a' * 64 + 'b')",
     "stops itself": "os.kill(os.getpid(), signal.SIGSTOP); time.sleep(60)",
@@ -52,6 +66,12 @@ POLITE: Final = {
     "moves away": "os.chdir('/'); os.environ.clear(); return 'ok'",
     "patches": "json.dumps = time.time = None; return 'ok'",
     "hides the engine": "sys.modules['evalcore'] = None; return 'ok'",
+    "replaces its streams": "sys.stdout = sys.stderr = None; return 'ok'",
+    "traces": "sys.settrace(lambda *_: None); return 'ok'",
+    "leaves a task": "asyncio.run(later()); return 'ok'",
+    "turns off the collector": "import gc; gc.disable(); return 'ok'",
+    "limits sockets": "import socket; socket.setdefaulttimeout(0.001); return 'ok'",
+    "hides files": "os.umask(0o777); return 'ok'",
     "forks": "pid = os.fork()\nif pid == 0: time.sleep(600)\nreturn 'ok'",
 }
 TARGET: Final = """
@@ -68,6 +88,7 @@ async def swallow():
     while True:
         try: await asyncio.sleep(5)
         except asyncio.CancelledError: pass
+async def later(): asyncio.get_running_loop().create_task(asyncio.sleep(600))
 def good(input): return f"good {input}"
 """
 

@@ -128,15 +128,6 @@ def test_contents_and_secrets_stay_here(calls: Receiver) -> None:
     assert SECRET.encode() not in calls.raw
 
 
-def test_contents_are_sent_where_that_is_allowed_and_secrets_never(tmp_path: Path) -> None:
-    behaviour = {"script": lambda question: f"harbourmaster {SECRET}"}
-    receiver, _ = told(tmp_path, behaviour, EVALCORE_OTEL_CONTENT="1", TOLD_API_KEY=SECRET)
-    span = receiver.named("chat ")[0]
-    assert QUESTION in span.attributes["gen_ai.input.messages"]
-    assert "harbourmaster" in span.attributes["gen_ai.output.messages"]
-    assert SECRET.encode() not in receiver.raw
-
-
 def test_given_outputs_have_spans_without_calls(tmp_path: Path) -> None:
     suite = tmp_path / "given.eval.yaml"
     suite.write_text(FIXTURES)

@@ -14,10 +14,9 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from evalcore.errors import EvalError
-from evalcore.importers.converted import Notes
+from evalcore.importers.converted import Notes, suite_text
 from evalcore.importers.files import read_foreign_file
 from evalcore.importers.registry import ImportOptions, convert, recognise_source
-from evalcore.importers.written_suite import suite_text
 from tests.support.conversions import FILES
 from tests.support.examples import FUZZ, examples
 from tests.support.suite_mutations import dump, mutated

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.importers.converted import Notes
+from evalcore.importers.converted import Notes, suite_text
 from evalcore.importers.files import read_foreign_file
 from evalcore.importers.registry import ImportOptions, convert, recognise_source
-from evalcore.importers.written_suite import suite_text
 
 FILES = Path(__file__).parents[1] / "unit" / "importers" / "files"
 

@@ -81,7 +81,7 @@ class LimitedProcess:
             processes=processes,
             clock=clock,
         )
-        self.sync.join()
+        self.sync.step()
 
     def _fail(self, error: StoreError) -> None:
         self.failures.append(error)

@@ -22,7 +22,7 @@ from evalcore import capture
 def answer(question):
     return question
 
-heavy = {"boto3", "_duckdb", "pydantic", "orjson", "zstandard", "numpy"} & set(sys.modules)
+heavy = {"boto3", "_duckdb", "pydantic", "zstandard", "numpy"} & set(sys.modules)
 assert not heavy, heavy
 answer("of the end")
 """

@@ -146,8 +146,8 @@ EVENTS = """\
 @pytest.mark.parametrize(
     ("name", "text", "case_id", "note"),
     [
-        ("runs.jsonl", RUNS, "r1", "runs below a trace's own are not taken over"),
-        ("events.json", EVENTS, "e1", "spans below a row's own are not taken over"),
+        ("runs.jsonl", RUNS, "r1", "spans and runs below a row's own"),
+        ("events.json", EVENTS, "e1", "spans and runs below a row's own"),
     ],
     ids=["runs of LangSmith", "BTQL of Braintrust"],
 )

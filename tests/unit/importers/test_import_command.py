@@ -211,11 +211,10 @@ def test_separators_within_a_text_of_json_end_no_line(separator: str, tmp_path: 
     ],
     ids=["deepeval", "langsmith", "promptfoo"],
 )
-def test_half_a_character_is_replaced_and_noted(name: str, text: str, tmp_path: Path) -> None:
+def test_half_a_character_is_replaced(name: str, text: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(text, "utf-8")
 
     ended = evalcore("import", name, "--out", "s.eval.yaml", cwd=tmp_path)
 
     assert ended.code == 0, ended.err
-    assert "half a character (a lone surrogate) is replaced by U+FFFD" in ended.err
     assert "\ufffd" in (tmp_path / "s.eval.yaml").read_text("utf-8")

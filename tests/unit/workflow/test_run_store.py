@@ -46,8 +46,6 @@ def test_what_was_kept_comes_back(make: Make) -> None:
         assert await reader.load_events() == EVENTS
         assert await reader.load_events(after_sequence=1199) == EVENTS[-2:]
         assert await reader.load_snapshot() == LAST
-        assert await reader.load_snapshot(1000) == FIRST
-        assert await reader.load_snapshot(1) is None
 
     asyncio.run(check())
 

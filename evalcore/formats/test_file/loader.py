@@ -66,7 +66,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import Text, adapter
+from evalcore.shapes import adapter
 from evalcore.wording import Loc, path_text, there_are
 
 _LOC: Final[Loc] = ("execution", "targets")

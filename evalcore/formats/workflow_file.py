@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -17,7 +17,7 @@ from evalcore.checks.registry import Dialect
 from evalcore.datasets.reference import SCHEME, names_dataset
 from evalcore.errors import UsageError
 from evalcore.formats.documents import Document, as_json
-from evalcore.formats.executed_workflow import CustomFiles, Warned, judges_of, read_block, read_part
+from evalcore.formats.executed_workflow import CustomFiles, judges_of, read_block, read_part
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -178,7 +178,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     baseline = settings.baseline([variant.id for variant in variants])
     raise_all((problems, *file_problems, *graders.file_problems))
     _check_target(options, document.file)
-    warnings = [*reader.warnings, *execution.warnings, *selection.finish(document.file)]
+    warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
     definition = SuiteDefinition(
         name=suite_name(path, section.get("name"), workflow.get("name")),
@@ -227,7 +227,6 @@ class _Execution:
     graders: Graders
     needed: bool = False
     custom: CustomFiles | None = None
-    warnings: list[str] = field(default_factory=list)
 
     def possible(self, fixture_blocks: Collection[str]) -> bool:
         """Whether a case with fixtures for these blocks can be executed.
@@ -263,15 +262,8 @@ class _Execution:
             )
             options = workflow.options(fixture_blocks, self.variants, inputs)
             file_problems = workflow.file_problems
-            self._warn(workflow.warned)
         custom = self.custom.file_problems if self.custom else ()
         return Target(TARGET, "workflow", options), [*file_problems, *custom]
-
-    def _warn(self, warned: Sequence[Warned]) -> None:
-        for loc, text in warned:
-            if self.options.strict:
-                self.problems.add(loc, text)
-            self.warnings.append(text)
 
 
 def _is_misshapen(problems: Problems) -> bool:

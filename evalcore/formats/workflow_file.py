@@ -35,7 +35,7 @@ from evalcore.formats.section import (
     threshold_of,
 )
 from evalcore.formats.sources import append_case, dataset_tests, forbidden_parts
-from evalcore.formats.warnings import CaseWarnings, UnjudgedCases, note_weightless
+from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
 from evalcore.formats.workflow_harness.assertions import CustomAssertion, read_assertion
 from evalcore.gates.builtin import Threshold
 from evalcore.model.assertion import Assertion
@@ -141,7 +141,6 @@ TARGET = "workflow"
 _NOTHING_EXECUTES = (
     "nothing can execute the workflow: add fixtures, or blocks whose souls name a `provider`"
 )
-_NO_ASSERTIONS = "{count} cases ({names}) have no 'expected': they assert nothing"
 Fixtures = Mapping[str, str | MeasuredFixture]
 """The given output of each block, perhaps with its measures."""
 
@@ -360,10 +359,8 @@ class _CaseReader:
         fixtures = raw.get("fixtures") or {}
         if not execution.possible(fixtures):
             absent = ", ".join(sorted(set(raw.get("expected") or ()) - set(fixtures))) or "a block"
-            name = f"'{case.id}'"
-            text = f"Case {name} has no fixture for {absent}, and {_NOTHING_EXECUTES}"
-            several = f"{{count}} cases ({{names}}) lack fixtures, and {_NOTHING_EXECUTES}"
-            self._warnings.add(text, loc, self._problems, name=name, several=several)
+            reason = f"no fixture for {absent}, and {_NOTHING_EXECUTES}"
+            self._warnings.add(reason, loc, self._problems, name=f"case '{case.id}'")
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
         blocks, before = frozenset(fixtures), self._fixture_blocks
         self._fixture_blocks = blocks if before is None else before & blocks
@@ -380,13 +377,9 @@ class _CaseReader:
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
         assertions = self._assertions(expected, (*loc, "expected"))
-        at = (*loc, "expected")
-        note_weightless(assertions, at, self._problems, warnings=self._warnings)
         if not expected and isinstance(raw.get("id"), str):
-            text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
-            self._warnings.add(
-                text, loc, self._problems, name=f"'{raw['id']}'", several=_NO_ASSERTIONS
-            )
+            reason = "no 'expected': it asserts nothing"
+            self._warnings.add(reason, loc, self._problems, name=f"case '{raw['id']}'")
         if misshapen or self._problems.count > before:
             return None
         return _case_loader(cast("EvalCase", raw), fixtures, expected, assertions)

@@ -35,7 +35,7 @@ from evalcore.formats.test_file.shapes import (
     TurnShape,
 )
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.formats.warnings import CaseWarnings, note_weightless
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.model.assertion import Assertion
@@ -217,13 +217,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-UNUSED_CRITERIA = (
-    "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "
-    "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
-)
-_UNUSED_CRITERIA_OF_SEVERAL: Final = (
-    "{count} tests ({all_names}): criteria is defined but no evaluator in assertions will evaluate "
-    "it. "
+UNUSED_CRITERIA: Final = (
+    "criteria is defined but no evaluator in assertions will evaluate it. "
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 NO_ANSWER = (
@@ -356,7 +351,6 @@ class TestReader:
             own = [*graded.assertions, *on_transcript(own)]
         criteria = test.get("criteria")
         if own:
-            note_weightless(own, loc, problems, label)
             self._note_unused_criteria(test, own, loc, problems)
             return tuple(own)
         nothing = "assertions" in test or not (criteria or "expected_output" in test)
@@ -389,14 +383,8 @@ class TestReader:
         self, test: TestShape, own: Sequence[Assertion], loc: Loc, problems: Problems
     ) -> None:
         if test.get("criteria") and not any(assertion.check in GRADERS for assertion in own):
-            text = UNUSED_CRITERIA.format(id=test["id"])
-            self.warnings.add(
-                text,
-                (*loc, "criteria"),
-                problems,
-                name=f"'{test['id']}'",
-                several=_UNUSED_CRITERIA_OF_SEVERAL,
-            )
+            at, name = (*loc, "criteria"), f"Test '{test['id']}'"
+            self.warnings.add(UNUSED_CRITERIA, at, problems, name=name)
 
     def _fixture(self, test: TestShape) -> Evidence | None:
         fixture = test.get("fixtures")

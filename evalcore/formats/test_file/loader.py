@@ -136,9 +136,7 @@ class TargetReferences:
         return workspaces.hooks_of_target(hooks, (*loc, "hooks"), self._problems)
 
     def _warn(self, loc: Loc, text: str) -> None:
-        path = path_text(loc)
-        several = f"{{count}} keys ({{names}}): {text}"
-        self._warnings.add(f"{path} {text}", loc, self._problems, name=path, several=several)
+        self._warnings.add(text, loc, self._problems)
 
 
 DEFAULT_THRESHOLD = 0.8
@@ -218,7 +216,6 @@ def _load(
     file = tests if is_table else problems.file
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
-    warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
         _definition(level, suite, path, Source(file, str(path.resolve().parent), digest)),
         limits=level.limits_of(len(cases)),

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from evalcore.checks.conditions import Condition
 
 
-_MAX_NAMES: Final = 3
+_MOST_LINES: Final = 3
+_MOST_NAMES: Final = 50
 
 
 class CaseWarnings:
@@ -41,7 +42,7 @@ class CaseWarnings:
     def add(self, reason: str, loc: Loc, problems: Problems, *, name: str = "") -> None:
         """Keep a warning about what stands at `loc` and is called `name`, its path by default."""
         if self._strict:
-            problems.add(loc, reason)
+            problems.add(loc, reason, label=name)
         else:
             self._names.setdefault(reason, []).append(name or path_text(loc))
 
@@ -55,10 +56,11 @@ class CaseWarnings:
         """The warnings, in the order of the first of each; of many places the first ones."""
         texts: list[str] = []
         for reason, names in self._names.items():
-            if len(names) <= _MAX_NAMES:
+            if len(names) <= _MOST_LINES:
                 texts += (f"{name}: {reason}" for name in dict.fromkeys(names))
             else:
-                texts.append(f"{', '.join(names[:_MAX_NAMES])}, … ({len(names)}): {reason}")
+                listed = [*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])]
+                texts.append(f"{', '.join(listed)} ({len(names)}): {reason}")
         return texts
 
 

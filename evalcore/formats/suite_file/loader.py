@@ -232,8 +232,7 @@ class CaseReader:
         if not listed and not self._of_suite:
             reason = "no 'assertions': it asserts nothing"
             self._warnings.add(reason, loc, problems, name=f"case '{raw.get('id')}'")
-        own = (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
-        return own
+        return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
 
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems

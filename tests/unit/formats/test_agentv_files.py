@@ -115,20 +115,20 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
     [
         (
             "{type: contains, value: hi, flags: i}",
-            "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
+            "tests[0].assertions[0].flags: has no effect: only 'regex' has flags",
         ),
         (
             "{type: llm-grader, config: {a: 1}, judge: default}",
-            "test 'a': tests[0].assertions[0].config has no effect: it is read by a program that "
+            "tests[0].assertions[0].config: has no effect: it is read by a program that "
             "writes the prompt",
         ),
         (
             "{type: llm-grader, max_steps: 3, judge: default}",
-            "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
+            "tests[0].assertions[0].max_steps: has no effect: a judge answers in one step",
         ),
         (
             "{type: tool-trajectory, mode: exact, expected: [{tool: t, input: {x: 1}}]}",
-            "test 'a': tests[0].assertions[0].expected[0].input has no effect: only the arguments "
+            "tests[0].assertions[0].expected[0].input: has no effect: only the arguments "
             "of a call are compared (`args`)",
         ),
     ],

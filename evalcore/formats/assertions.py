@@ -38,7 +38,7 @@ from evalcore.model.suite import Format
 from evalcore.problems import Problems
 from evalcore.shapes import CUSTOM_TYPE, adapter
 from evalcore.trust.secrets import escaped
-from evalcore.wording import Loc, describe, path_text, suggest, suggest_assertion
+from evalcore.wording import Loc, describe, suggest, suggest_assertion
 
 if TYPE_CHECKING:
     from evalcore.checks.saved_eval import EvalAssertion
@@ -298,8 +298,9 @@ class AssertionReader:
             problems.add((*loc, "negate"), message, label=label)
         if problems.count > before:
             return None
-        if kind is not None and kind.dialect is _TEST:
-            self._note_idle_keys(kind, written, loc, problems, label)
+        if kind is not None and kind.dialect is _TEST and self._notes is not None:
+            for path, reason in kind.idle_keys(written):
+                self._notes.add(f"has no effect: {reason}", (*loc, *path), problems)
         word = f"not-{bare}" if negated else bare
         weight = written.get("weight")
         assertion = Assertion(
@@ -319,22 +320,6 @@ class AssertionReader:
             warnings = None if block is None else self._notes
             note_empty(assertion, loc, problems, label, warnings)
         return assertion if problems.count == before else None
-
-    def _note_idle_keys(
-        self,
-        kind: AssertionType,
-        written: Mapping[str, Any],
-        loc: Loc,
-        problems: Problems,
-        label: str,
-    ) -> None:
-        if self._notes is None:
-            return
-        for path, reason in kind.idle_keys(written):
-            key = path_text((*loc, *path))
-            text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
-            several = f"{{count}} keys ({{names}}) have no effect: {reason}"
-            self._notes.add(text, (*loc, *path), problems, name=key, several=several)
 
     def _read_of_suite(
         self, raw: Mapping[str, Any], loc: Loc, problems: Problems

@@ -366,17 +366,20 @@ def highest_price(
 
 def find_shared_rates(name: str | None) -> SharedRates | None:
     """Return what an installed package offers under `name`; None for None, else `UsageError`."""
-    if name is None:
-        return None
+    return None if name is None else find_offered(GROUP, name, "rate_limits")
+
+
+def find_offered(group: str, name: str, what: str) -> Any:
+    """Return what an installed package offers under `name` in a group; raise `UsageError`."""
+    # Reading every installed package's entry points takes longer than a small run.
     from importlib.metadata import entry_points
 
-    offered = entry_points(group=GROUP)
+    offered = entry_points(group=group)
     for entry in offered:
         if entry.name == name:
-            rates: SharedRates = entry.load()()
-            return rates
+            return entry.load()()
     names = ", ".join(sorted(entry.name for entry in offered)) or "none is installed"
-    raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
+    raise UsageError(f"{what}: nothing is called '{name}' ({names})")
 
 
 def most_processes(definition: SuiteDefinition, settings: Settings) -> int | None:

@@ -145,8 +145,7 @@ def observer_of(manifest: Manifest) -> Observer | None:
         return None
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
     observers: list[Observer] = []
-    log = None if settings.log is None else parse_log(settings.log)
-    if log is not None:
+    if settings.log is not None and (log := parse_log(settings.log)) is not None:
         from evalcore.observability.log import LogObserver
 
         observers.append(LogObserver(scope, *log))

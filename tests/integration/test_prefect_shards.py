@@ -16,9 +16,10 @@ import pytest
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.lease import RunHeldError
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.nightly import compact_history
 from evalcore.prefect.runner import PrefectRunner
@@ -57,7 +58,7 @@ class FailingStore(LocalStore):
 def test_a_shard_whose_store_fails_once_is_tried_again(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 1
@@ -69,7 +70,7 @@ def test_a_shard_whose_store_fails_once_is_tried_again(
 def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 100
@@ -87,7 +88,7 @@ def test_iterations_are_added_until_the_gates_are_decided(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
     options = LoadOptions(iterations=3, auto_iterations=True)
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
     run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
     PrefectRunner().start(run, ExecuteOptions())
     report = orjson.loads(stored_report(run))
@@ -100,7 +101,7 @@ def test_the_flow_compact_brings_the_history_up_to_date(
     prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalStore(tmp_path / "store")
-    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello"))
     for _ in range(2):
         in_process_report(suite, store)
     monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
@@ -115,7 +116,7 @@ def test_the_flow_compact_brings_the_history_up_to_date(
 
 def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path) -> None:
     answers = [f"hello {number}" for number in range(150)]
-    suite = load(tmp_path / write_suite(tmp_path, *answers))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *answers))
     run = planned(suite, open_store(str(tmp_path / "store")))
     told: list[int] = []
 
@@ -141,7 +142,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
     (tmp_path / "answering.py").write_text(
         "import time\ndef answer(*_):\n    time.sleep(1.5)\n    return 'hello'\n"
     )
-    suite = load(tmp_path / name, LoadOptions(iterations=iterations))
+    suite = load_suite(tmp_path / name, LoadOptions(iterations=iterations))
     run = planned(suite, open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=16))
@@ -164,7 +165,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
 def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
     run = planned(suite, open_store(str(tmp_path / "store")))
     PrefectRunner().start(run, ExecuteOptions())
     spans = [re.fullmatch(r"cases (\d+)–(\d+)", task.name) for task in flow_run_of(run).tasks]
@@ -176,7 +177,7 @@ def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
 def test_a_larger_suite_has_a_task_run_for_each_shard(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 150))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 150))
     run = planned(suite, open_store(str(tmp_path / "store")))
     PrefectRunner().start(run, ExecuteOptions())
     names = [task.name for task in flow_run_of(run).tasks]
@@ -191,7 +192,7 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
 ) -> None:
     # A command waits for three seconds; a loaded server takes longer.
     monkeypatch.setattr("evalcore.prefect.runner._STOP_S", 300.0)
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 60))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner = PrefectRunner()
     told: list[int] = []
@@ -230,7 +231,7 @@ def write_waiting_suite(folder: Path, *, items: int, concurrency: int) -> str:
 def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
     prefect: PrefectServer, tmp_path: Path, items: int
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner, options = PrefectRunner(), ExecuteOptions()
     threading.Timer(3.0, options.stopper.stop).start()
@@ -245,7 +246,7 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
 def test_a_request_to_cancel_in_the_store_stops_the_run(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
     run = planned(suite, open_store(str(tmp_path / "store")))
     options = ExecuteOptions()
     threading.Timer(3.0, run.request_cancel).start()
@@ -273,7 +274,7 @@ sys.stdin.read()
 def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = str(tmp_path / "store")
     run = planned(suite, open_store(store))
     holder = subprocess.Popen(
@@ -297,7 +298,7 @@ def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
 def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_python_suite(tmp_path, items=510))
+    suite = load_suite(tmp_path / write_python_suite(tmp_path, items=510))
     run = planned(suite, open_store(str(tmp_path / "store")))
     assert not run.manifest().plan.settled
     PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
@@ -334,7 +335,7 @@ def test_tasks_share_the_concurrency_and_use_all_of_it(
 ) -> None:
     name = write_python_suite(tmp_path, items=items)
     (tmp_path / "answering.py").write_text(COUNTING)
-    run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
+    run = planned(load_suite(tmp_path / name), open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=5))
     assert run.manifest().decision == "pass"

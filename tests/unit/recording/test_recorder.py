@@ -22,6 +22,7 @@ from evalcore.model.exchange import (
     Usage,
     request_digest,
 )
+from evalcore.recording.content import Question
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectInfo, StoredObject

@@ -22,7 +22,6 @@ INPUT = frozenset(
         "formats",
         "checks",
         "importers",
-        "declared",
         "mistakes",
         "model",
         "patterns",

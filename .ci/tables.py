@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
-from evalcore.checks.dialects import AssertionType, Dialect, assertion_types
-from evalcore.checks.registry import find_check
+from evalcore.checks.dialects import AssertionType, assertion_types
+from evalcore.checks.registry import Dialect, find_check
 from evalcore.checks.scorers import SCORERS
-from evalcore.declared.parameters import Parameter, choices_of, documented, parameters_of
 from evalcore.gates.registry import GATES
 from evalcore.history.columns import TABLES as HISTORY_TABLES
+from evalcore.shapes import choices_of, documented, parameters_of
 from evalcore.sql.columns import RESULT_COLUMNS
 from evalcore.targets.registry import KINDS, options_model
 from evalcore.workflow.definition import Block
@@ -106,17 +107,19 @@ def fields_cell(shape: type[BaseModel], without: Collection[str] = ()) -> str:
 
 def parameters_cell(declared: type, without: Collection[str] = ()) -> str:
     """Return the parameters, with their defaults and units."""
-    parameters = parameters_of(declared).values()
-    return ", ".join(_parameter(each) for each in parameters if each.key not in without) or "–"
+    parameters = parameters_of(declared).items()
+    cells = [_parameter(key, each) for key, each in parameters if key not in without]
+    return ", ".join(cells) or "–"
 
 
-def _parameter(parameter: Parameter) -> str:
-    default = "" if parameter.default is None else str(parameter.default).lower()
-    facts = " ".join(filter(None, (default, parameter.unit)))
+def _parameter(key: str, parameter: FieldInfo) -> str:
+    has_none = parameter.is_required() or parameter.default is None
+    default = "" if has_none else str(parameter.default).lower()
+    facts = " ".join(filter(None, (default, parameter.description)))
     if choices := choices_of(parameter):
         alternatives = " or ".join(f"`{each}`" for each in choices if each != parameter.default)
         facts = f"`{default}`, or {alternatives}"
-    return f"`{parameter.key}`" + (f" ({facts})" if facts else "")
+    return f"`{key}`" + (f" ({facts})" if facts else "")
 
 
 def _table(heads: str, rows: Sequence[Sequence[str]]) -> str:

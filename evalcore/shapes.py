@@ -1,4 +1,4 @@
-"""Values against shapes: pydantic's errors as problems, with their places and what would work."""
+"""What a file can say: strict models, types of fields, and pydantic's errors as mistakes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from functools import lru_cache
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache, lru_cache
 from types import NoneType, UnionType
 from typing import (
     TYPE_CHECKING,
@@ -18,23 +18,43 @@ from typing import (
     NotRequired,
     Required,
     TypeGuard,
+    TypeVar,
     Union,
     get_args,
     get_origin,
     get_type_hints,
 )
 
-from pydantic import BaseModel, Tag, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AliasGenerator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    GetCoreSchemaHandler,
+    GetPydanticSchema,
+    Strict,
+    Tag,
+    TypeAdapter,
+    ValidationError,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticKnownError, core_schema
 from typing_extensions import is_typeddict
 
-from evalcore.wording import Loc, describe, suggest, suggest_assertion
+from evalcore.model.evidence import LARGEST
+from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, MOST_ITERATIONS, parse_iterations
+from evalcore.wording import Loc, describe, path_text, suggest, suggest_assertion
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
 
 CALLABLE = r"^[\w.]+:[\w.]+$"
+_FUNCTION = r"^[^:\s]+:[^:\s]+$"
 CUSTOM_TYPE = r"^(not-)?custom:[\w.-]+$"
 
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
@@ -172,8 +192,10 @@ _EXPECTED = {
 }
 _UNQUOTED = {"a number", "a whole number", "true or false"}
 _EMPTY = {"string_too_short", "too_short", "dict_too_short"}
+_MODULE_AND_FUNCTION = "`module:function`, such as 'checks:is_polite'"
 _PATTERNS = {
-    CALLABLE: "`module:function`, such as 'checks:is_polite'",
+    CALLABLE: _MODULE_AND_FUNCTION,
+    _FUNCTION: _MODULE_AND_FUNCTION,
     CUSTOM_TYPE: "'custom:<id>', the id of letters, digits, '_', '-' and '.'",
 }
 _KEY = "[key]"
@@ -359,8 +381,6 @@ def sound_part(value: dict[str, Any], shape: Any, wrong: Sequence[Loc]) -> dict[
     A mapping that thereby lacks a key is left out as a whole, as far as it is not the outermost; so
     is a list with a wrong member, whose other members would move.
     """
-    from pydantic import ValidationError
-
     while wrong:
         rest = _without(value, wrong)
         if rest == value:
@@ -395,3 +415,241 @@ def _without(value: dict[str, Any], wrong: Iterable[Loc]) -> dict[str, Any]:
 def _copy(value: dict[Any, Any]) -> dict[Any, Any]:
     """Return a copy of the mappings in mappings; everything else is shared."""
     return {key: _copy(item) if isinstance(item, dict) else item for key, item in value.items()}
+
+
+def _check_iterations(text: str) -> str:
+    if not text.startswith(AUTO):
+        # A number in quotes is text, as everywhere else.
+        raise ValueError(f"expected {ITERATIONS_FORMS}, got {text!r}")
+    parse_iterations(text)
+    return text
+
+
+Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Weight = Annotated[float, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+IterationCount = Annotated[int, Field(ge=1, le=MOST_ITERATIONS)]
+Repetitions = Annotated[
+    Annotated[IterationCount, Tag("number")]
+    | Annotated[
+        str,
+        AfterValidator(_check_iterations),
+        Field(json_schema_extra={"pattern": f"^{AUTO}(:[0-9]+)?$"}),
+        Tag("text"),
+    ],
+    Discriminator(lambda value: "text" if isinstance(value, str) else "number"),
+]
+"""How often each case is run: a number, `auto` or `auto:MAX` (`model.iterations`)."""
+Measure = Annotated[float, Field(ge=0, le=LARGEST)]
+Seconds = Annotated[float, Field(gt=0)]
+Level = Annotated[float, Field(gt=0, lt=1)]
+
+T = TypeVar("T")
+Listed = Annotated[tuple[T, ...], Strict(strict=False)]
+"""A list in the file."""
+
+
+def _refuse_empty(members: tuple[T, ...]) -> tuple[T, ...]:
+    if not members:
+        details = {"field_type": "List", "min_length": 1, "actual_length": 0}
+        raise PydanticKnownError("too_short", details)
+    return members
+
+
+# Pydantic counts only the sound members of a tuple, and would call a list of wrong ones empty.
+NonEmpty = Annotated[
+    tuple[T, ...],
+    Strict(strict=False),
+    AfterValidator(_refuse_empty),
+    Field(json_schema_extra={"minItems": 1}),
+]
+"""A list in the file with at least one member."""
+
+
+class _NotNull:
+    """Refuses null: a key is left out or has a value."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        """Return the schema of the type without None."""
+        members = [member for member in get_args(source) if member is not NoneType]
+        return handler(Union[tuple(members)])  # noqa: UP007 - the members are values
+
+
+OrAbsent = Annotated[T | None, _NotNull()]
+"""A value, or None where the key is left out; null is a mistake."""
+
+
+def or_null(hint: Any) -> Any:
+    """Return the type of a field in its stored form, which has null where the key is left out."""
+    marks = getattr(hint, "__metadata__", ())
+    if not any(isinstance(mark, _NotNull) for mark in marks):
+        return hint
+    return hint.__origin__
+
+
+Scalar = Annotated[
+    str | int | float | bool,
+    Field(description="Text; numbers and booleans are compared as their JSON text"),
+]
+TextOrTexts = Annotated[
+    Annotated[Text, Tag("<text>")] | Annotated[list[Text], Field(min_length=1), Tag("<list>")],
+    Discriminator(lambda value: "<list>" if isinstance(value, list) else "<text>"),
+]
+
+
+def text_or_mapping(value: object) -> str:
+    """Name the member of a union by the kind of value, so that a mistake is reported once."""
+    return "<mapping>" if isinstance(value, dict) else "<text>"
+
+
+def camel_case(name: str) -> str:
+    """Return `node_id` as `nodeId`."""
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _either_case(name: str) -> str | AliasChoices:
+    """Return both spellings of a key, snake_case first: mistakes and schemas use that one."""
+    camel = camel_case(name)
+    return name if camel == name else AliasChoices(name, camel)
+
+
+class Declared(BaseModel):
+    """Something that a file can write.
+
+    Strict: text is no number, unknown keys and infinite numbers are mistakes. A key of several
+    words may be written in snake_case or camelCase. Validators are built when first used; read
+    values through `evalcore.shapes.adapter`, which skips pydantic's search for
+    plug-ins.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        defer_build=True,
+        alias_generator=AliasGenerator(validation_alias=_either_case),
+    )
+
+    def stored(self) -> dict[str, Any]:
+        """Return the fields as JSON values, under their own names: what a plan keeps."""
+        return self.model_dump(mode="json")
+
+
+STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+
+def written_as(shape: Any) -> GetPydanticSchema:
+    """Mark a field whose type in files is `shape`, where Python takes more."""
+    return GetPydanticSchema(lambda _source, handler: handler(shape))
+
+
+FUNCTION: Final = written_as(Annotated[str, Field(pattern=_FUNCTION)])
+"""Marks a function; in files it is written `module:function`."""
+REQUIRED: Final[Any] = object()
+"""The default of a required parameter that stands after others in Python's signature."""
+_Made = TypeVar("_Made")
+
+
+class ParameterError(ValueError):
+    """Something is written with wrong parameters; the message says what would work."""
+
+
+@cache
+def _model_of(declared: Any) -> type[BaseModel]:
+    hints: dict[str, Any] = get_type_hints(declared, include_extras=True)
+    given: dict[str, Any] = {
+        each.name: (hints[each.name], ... if is_required else each.default)
+        for each in fields(declared)
+        for is_required in [each.default is MISSING or each.default is REQUIRED]
+    }
+    with without_plugins():
+        return create_model(declared.__name__, __base__=Declared, **given)
+
+
+def model_of(declared: Any) -> type[BaseModel]:
+    """Return the model of what a file may write for a frozen dataclass: its fields, their keys.
+
+    A field's `Field(alias=…, description=…)` is its key in files, where Python's name has the unit,
+    and the unit.
+    """
+    return _model_of(declared)
+
+
+def parameters_of(declared: type[Any]) -> dict[str, FieldInfo]:
+    """Return the parameters of a declared dataclass by their keys in files."""
+    fields_by_name = model_of(declared).model_fields.items()
+    return {info.alias or name: info for name, info in fields_by_name}
+
+
+def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str) -> _Made:
+    """Return what a mapping of a file declares; its keys may be in camelCase.
+
+    Raises `ParameterError` with every mistake; `label` says in what they are.
+    """
+    model = model_of(declared)
+    try:
+        read = adapter(model).validate_python(dict(written))
+        return declared(**{name: getattr(read, name) for name in read.model_fields_set})
+    except ValidationError as error:
+        mistakes = (_parameter_mistake(*each) for each in explain(error, written, model))
+        raise ParameterError(f"{label}: {'; '.join(mistakes)}") from None
+    except ValueError as error:
+        raise ParameterError(f"{label}: {error}") from None
+
+
+def _parameter_mistake(loc: Loc, message: str) -> str:
+    if message.startswith("unknown key"):
+        return message
+    return f"'{path_text(loc)}'{'' if message.startswith(('is ', 'must ')) else ':'} {message}"
+
+
+def parameter_values(instance: Any) -> dict[str, Any]:
+    """Return the values of all parameters by their keys: what a plan keeps."""
+    names = model_of(type(instance)).model_fields.items()
+    return {info.alias or name: getattr(instance, name) for name, info in names}
+
+
+def restore(declared: type[_Made], stored: Mapping[str, Any]) -> _Made:
+    """Return the instance with these `parameter_values`; what is missing has its default."""
+    names = model_of(declared).model_fields.items()
+    keys = {name: info.alias or name for name, info in names}
+    return declared(**{name: stored[key] for name, key in keys.items() if key in stored})
+
+
+def choices_of(parameter: FieldInfo) -> tuple[str, ...]:
+    """Return the values of a parameter that is a choice, none of another one."""
+    return _literals(parameter.annotation)
+
+
+def value_of_text(text: str, parameter: FieldInfo | None) -> Any:
+    """Return the value that a text of the command line stands for; lists have commas."""
+    text = text.strip()
+    kind = None if parameter is None else strip_wrappers(parameter.annotation)
+    if get_origin(kind) is Iterable:
+        return [part.strip() for part in text.split(",") if part.strip()]
+    if kind not in {None, bool, float, int}:
+        return text
+    words = {"true": True, "false": False, "none": None, "null": None}
+    if text in words:
+        return words[text]
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return int(number) if number.is_integer() else number
+
+
+def documented(shape: type[Any]) -> str:
+    """Return the first paragraph of a docstring on one line, to go on in a sentence."""
+    text = " ".join((shape.__doc__ or "").split("\n\n")[0].split())
+    return (text[:1].lower() + text[1:]).removesuffix(".")
+
+
+def snake_case(name: str) -> str:
+    """Return camelCase as snake_case; digits belong to the word before them (`p95Latency`)."""
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)

@@ -26,7 +26,6 @@ from pydantic import ConfigDict, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.registry import load_check
-from evalcore.declared.types import or_null
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
@@ -34,7 +33,7 @@ from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
-from evalcore.shapes import adapter
+from evalcore.shapes import adapter, or_null
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import LINE_LENGTH, Loc, json_text, one_line, quote, shorten
 

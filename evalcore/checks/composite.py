@@ -24,11 +24,10 @@ from evalcore.checks.base import (
 from evalcore.checks.judged import Judge, LlmGrader
 from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
-from evalcore.declared.base import Declared
-from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Declared, OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.wording import describe_error, json_text, one_line, suggest
 
 

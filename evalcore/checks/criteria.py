@@ -9,8 +9,7 @@ from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_co
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight, text_or_mapping
+from evalcore.shapes import Declared, Share, Text, Weight, text_or_mapping
 
 
 class StoredCriterion(Declared):

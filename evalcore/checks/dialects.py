@@ -13,8 +13,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, AssertionValueError, defaults
 from evalcore.checks.registry import CHECKS, CheckRow, Dialect, Word, find_check
-from evalcore.declared.types import Scalar, Share, Text, Weight
-from evalcore.shapes import adapter
+from evalcore.shapes import Scalar, Share, Text, Weight, adapter
 from evalcore.wording import Loc, value_text
 
 

@@ -13,11 +13,10 @@ from pydantic import Field, field_validator
 
 from evalcore.checks.base import Check, Reader, Subject, aspect, by_aspects, passing_score, scored
 from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Share, Text, Weight
 from evalcore.judging.prompts import content_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Declared, Share, Text, Weight
 from evalcore.wording import json_text, quote
 
 _TOKENS: Final = (

@@ -10,7 +10,6 @@ from typing_extensions import TypedDict
 
 from evalcore.annotations.judging import Consensus, judged
 from evalcore.checks.base import AssertionValueError, Check, Reader, Subject
-from evalcore.declared.types import Count, Share, Text
 from evalcore.model.annotation import (
     AWAITING,
     JUDGED_VALUES,
@@ -20,6 +19,7 @@ from evalcore.model.annotation import (
 )
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Count, Share, Text
 from evalcore.wording import counted, json_text, suggest
 
 

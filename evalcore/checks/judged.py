@@ -28,8 +28,6 @@ from evalcore.checks.program import (
     unified_diff,
 )
 from evalcore.checks.tools import tool_calls_of
-from evalcore.declared.base import Declared
-from evalcore.declared.types import OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec
 from evalcore.judging.panel import Panel, Vote
@@ -52,6 +50,7 @@ from evalcore.judging.rubrics import (
 )
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Declared, OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.trust.files import with_file_texts
 from evalcore.wording import Loc, one_line
 

@@ -14,9 +14,9 @@ from evalcore.checks.base import (
     passing_score,
 )
 from evalcore.checks.tools import calls_of
-from evalcore.declared.types import OrAbsent, Share, Weight
 from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
 from evalcore.model.tolerance import is_below, reaches
+from evalcore.shapes import OrAbsent, Share, Weight
 
 NOT_MEASURED = "not measured"
 _WORST = (Outcome.FAILED, Outcome.BLOCKED)

@@ -11,7 +11,6 @@ from evalcore.checks.base import Check, Fault, Subject
 from evalcore.checks.json import NotJsonError, TransformError, apply_transform, parse, same_json
 from evalcore.checks.registry import load_check
 from evalcore.checks.text import match_text, pattern_faults
-from evalcore.declared.types import Text
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 from evalcore.model.evidence import (
     PRIMARY_PATH,
@@ -21,6 +20,7 @@ from evalcore.model.evidence import (
     error_texts,
     find_value,
 )
+from evalcore.shapes import Text
 from evalcore.wording import (
     QUOTED_LENGTH,
     counted,

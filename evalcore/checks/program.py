@@ -23,7 +23,6 @@ from evalcore.checks.base import (
     passing_score,
     scored,
 )
-from evalcore.declared.types import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded, parse
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
@@ -32,6 +31,7 @@ from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, message_array
 from evalcore.settings import read_settings
+from evalcore.shapes import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.trust.files import attached_paths, with_file_texts, with_files
 from evalcore.trust.secrets import (
     MARK,

@@ -17,14 +17,13 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import Check, Fault, Subject
 from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
-from evalcore.declared.types import Share, Text
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import own_copy, parse
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.evidence import Evidence, artifact_of
 from evalcore.model.suite import Case
 from evalcore.model.tolerance import reaches
-from evalcore.shapes import CALLABLE
+from evalcore.shapes import CALLABLE, Share, Text
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 from evalcore.wording import describe_error, one_line
 

@@ -9,23 +9,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Literal,
+    NamedTuple,
+    dataclass_transform,
+)
 
 import orjson
+from pydantic import AfterValidator, Field
 
-from evalcore.declared.parameter_types import FUNCTION, Amount, MaybeText, text_of
-from evalcore.declared.parameters import (
-    REQUIRED,
-    Key,
-    ParameterError,
-    Rule,
-    choices_of,
-    parameter_values,
-    parameters_of,
-    read_parameters,
-    restore,
-    snake_case,
-)
 from evalcore.errors import EvalError
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges, JudgeSpec, cosine
@@ -38,12 +35,24 @@ from evalcore.model.evidence import (
     Artifact,
     Evidence,
     MissingPath,
-    PathSyntaxError,
     artifact_of,
     find_value,
     parse_path,
 )
 from evalcore.model.suite import Case, ScorerSpec
+from evalcore.shapes import (
+    FUNCTION,
+    OrAbsent,
+    ParameterError,
+    Text,
+    Weight,
+    choices_of,
+    parameter_values,
+    parameters_of,
+    read_declared,
+    restore,
+    snake_case,
+)
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 from evalcore.wording import suggest
 
@@ -123,6 +132,7 @@ class ScorerResources(NamedTuple):
     workers: Workers = NO_WORKERS
 
 
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Scorer:
     """A measurement of an item in [0, 1]; the fields of a subclass are its parameters.
@@ -131,11 +141,12 @@ class Scorer:
     """
 
     kind: ClassVar[str]
-    name: MaybeText = field(default=None, kw_only=True)
+    name: OrAbsent[Text] = field(default=None, kw_only=True)
 
     def __init_subclass__(cls) -> None:
         name = cls.__name__.removesuffix("Scorer")
         cls.kind = snake_case(name[0].lower() + name[1:])
+        dataclass(frozen=True)(cls)
 
     @property
     def default_name(self) -> str:
@@ -172,12 +183,11 @@ class Scorer:
         return Score(self.label, None, error=str(error))
 
 
-@dataclass(frozen=True)
 class MeasuredScorer(Scorer):
     """A scorer of an amount: 1 up to `ideal`, 0 from `max` on, a straight line between."""
 
-    ideal: Amount = 0
-    maximum: Annotated[Amount, Key("max")] = 1
+    ideal: Weight = 0
+    maximum: Annotated[Weight, Field(alias="max")] = 1
 
     def __post_init__(self) -> None:
         if self.maximum <= self.ideal:
@@ -195,18 +205,16 @@ class MeasuredScorer(Scorer):
         return Score(self.label, linear(amount, self.ideal, self.maximum), amount)
 
 
-@dataclass(frozen=True)
 class LatencyScorer(MeasuredScorer):
     """The latency in milliseconds."""
 
-    maximum: Annotated[Amount, Key("max")] = 30_000
+    maximum: Annotated[Weight, Field(alias="max")] = 30_000
 
     def amount(self, evidence: Evidence) -> float | None:
         """Return the latency."""
         return evidence.metrics.latency_ms
 
 
-@dataclass(frozen=True)
 class CostScorer(MeasuredScorer):
     """The cost in US dollars."""
 
@@ -215,13 +223,12 @@ class CostScorer(MeasuredScorer):
         return evidence.metrics.cost_usd
 
 
-@dataclass(frozen=True)
 class TokensScorer(MeasuredScorer):
     """Input tokens · `input_weight` + output tokens · `output_weight`."""
 
-    maximum: Annotated[Amount, Key("max")] = 100_000
-    input_weight: Amount = 1
-    output_weight: Amount = 1
+    maximum: Annotated[Weight, Field(alias="max")] = 100_000
+    input_weight: Weight = 1
+    output_weight: Weight = 1
 
     def amount(self, evidence: Evidence) -> float | None:
         """Return the weighted sum; None if a count that has a weight is not measured."""
@@ -239,13 +246,12 @@ class TokensScorer(MeasuredScorer):
         return amount
 
 
-@dataclass(frozen=True)
 class LlmJudgeScorer(Scorer):
     """The score that a [judge](graders.md) gives by `criteria`, else by the case's."""
 
-    criteria: MaybeText = None
-    judge: MaybeText = None
-    model: MaybeText = None
+    criteria: OrAbsent[Text] = None
+    judge: OrAbsent[Text] = None
+    model: OrAbsent[Text] = None
 
     @cached_property
     def is_awaited(self) -> bool:
@@ -273,15 +279,11 @@ class LlmJudgeScorer(Scorer):
         return Score(self.label, grade.score, grade.score)
 
 
-def _path(value: Any) -> Any:
-    try:
-        parse_path(text_of(value))
-    except PathSyntaxError as error:
-        raise ValueError(f"wrong: {error}") from None
-    return value
+def _parsed_path(path: str) -> str:
+    parse_path(path)
+    return path
 
 
-@dataclass(frozen=True)
 class SimilarityScorer(Scorer):
     """How near the value at `path` comes to `expected`, else to the case's `expected_output`; each
     mode is a name of its own (`levenshtein`). `exact` and `contains` are 0 or 1; `levenshtein` is
@@ -293,9 +295,9 @@ class SimilarityScorer(Scorer):
 
     mode: Literal["exact", "contains", "levenshtein", "embedding"] = "exact"
     expected: Any = None
-    judge: MaybeText = None
-    model: MaybeText = None
-    path: Annotated[str | None, Rule(_path, {"type": "string", "minLength": 1})] = None
+    judge: OrAbsent[Text] = None
+    model: OrAbsent[Text] = None
+    path: OrAbsent[Annotated[Text, AfterValidator(_parsed_path)]] = None
 
     @property
     def default_name(self) -> str:
@@ -360,7 +362,6 @@ _RAW_KEYS = ("raw_value", "rawValue", "raw")
 _VALUE_KEYS = "{value, raw_value}"
 
 
-@dataclass(frozen=True)
 class CustomScorer(Scorer):
     """Your `fn(artifact)`, or an object or class with `score(artifact)`, returns a number, a bool,
     `Score(name, value, raw_value)`, `{value, raw_value}` (`rawValue` too), or None where nothing is
@@ -370,8 +371,8 @@ class CustomScorer(Scorer):
     answer, an exception and a time-out are an error of this score.
     """
 
-    reference: Annotated[str, FUNCTION, Key("callable")] = REQUIRED
-    behaviour: MaybeText = None
+    reference: Annotated[str, FUNCTION, Field(alias="callable")]
+    behaviour: OrAbsent[Text] = None
 
     @property
     def default_name(self) -> str:
@@ -517,7 +518,7 @@ def parse_scorer(raw: object) -> ScorerSpec:
         if value is not None or key == "callable" or key not in parameters_of(parameters)
     }
     try:
-        return read_parameters(parameters, values, f"scorer '{kind}'").spec
+        return read_declared(parameters, values, f"scorer '{kind}'").spec
     except ParameterError as error:
         raise ScorerSyntaxError(str(error)) from None
 

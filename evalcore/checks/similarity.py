@@ -16,13 +16,13 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import STRICT, Check, Fault, Reader, Subject
 from evalcore.checks.judged import Judge
-from evalcore.declared.types import Scalar, Share, Text, TextOrTexts
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import expected_text
 from evalcore.model.assertion import PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Scalar, Share, Text, TextOrTexts
 from evalcore.wording import quote, value_text
 
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")

@@ -19,11 +19,10 @@ from evalcore.checks.base import (
     passing_score,
 )
 from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
-from evalcore.declared.base import Declared
-from evalcore.declared.types import OrAbsent, Share, Text, Weight
 from evalcore.judging.prompts import json_text as text_of_json
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
+from evalcore.shapes import Declared, OrAbsent, Share, Text, Weight
 from evalcore.wording import Loc, json_text, quote, shorten
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"

@@ -19,9 +19,9 @@ import orjson
 import yaml
 from yaml._yaml import CParser as _Parser
 
-from evalcore.declared.parameters import snake_case
 from evalcore.errors import LoadError, Problem
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
+from evalcore.shapes import snake_case
 from evalcore.wording import Loc, Locate, path_text
 
 

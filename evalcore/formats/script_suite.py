@@ -13,8 +13,6 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Repetitions, Text
 from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.formats.documents import as_json, collector_paused
 from evalcore.formats.includes import (
@@ -71,7 +69,7 @@ from evalcore.scripts.program import (
 )
 from evalcore.scripts.statements import STATEMENTS, Compiled, Matcher, ScriptPart, read_shape
 from evalcore.scripts.tools import ToolReader, ToolShape
-from evalcore.shapes import adapter
+from evalcore.shapes import Declared, Repetitions, Text, adapter
 from evalcore.trust.secrets import literals_of_script
 from evalcore.wording import Loc, describe, suggest
 

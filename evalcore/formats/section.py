@@ -11,16 +11,6 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError
 from evalcore.checks.human import Human, HumanKeys
-from evalcore.declared.parameters import parameters_of
-from evalcore.declared.types import (
-    Count,
-    Measure,
-    Repetitions,
-    Share,
-    Text,
-    Weight,
-    text_or_mapping,
-)
 from evalcore.formats.documents import as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
@@ -43,6 +33,16 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems
+from evalcore.shapes import (
+    Count,
+    Measure,
+    Repetitions,
+    Share,
+    Text,
+    Weight,
+    parameters_of,
+    text_or_mapping,
+)
 from evalcore.wording import Loc, suggest, there_are
 
 Reducers = Literal[

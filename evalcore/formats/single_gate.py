@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Text, Weight
 from evalcore.formats.section import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.model.evidence import LARGEST
@@ -19,7 +18,7 @@ from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
 from evalcore.model.tolerance import reaches
 from evalcore.problems import Problems
-from evalcore.shapes import adapter
+from evalcore.shapes import Text, Weight, adapter
 from evalcore.wording import Loc, did_you_mean, known_names
 
 _OUTCOMES = frozenset({"passed", "failed", "blocked"})

@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 from pydantic import Discriminator, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Count, Text
 from evalcore.errors import UsageError
 from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
@@ -19,6 +18,7 @@ from evalcore.formats.variables import Variables, interpolate, unread_prompts
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
+from evalcore.shapes import Count, Text
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,

@@ -19,7 +19,6 @@ from typing_extensions import TypedDict
 from evalcore.datasets.case_lines import content_id, encode_case
 from evalcore.datasets.messages import answer_text, case_input, case_message
 from evalcore.datasets.pending import SHOWN_ID
-from evalcore.declared.types import Text
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import json_reason, parse_row
 from evalcore.formats.rows import NO_TEST, RawTest, open_reason
@@ -28,6 +27,7 @@ from evalcore.formats.sources import file_tests, forbidden_parts
 from evalcore.problems import Problems, raise_all
 from evalcore.redaction.personal import PersonalRedactor
 from evalcore.redaction.redactor import PROCESS
+from evalcore.shapes import Text
 from evalcore.wording import Loc, describe, value_text
 
 # Attributes with messages, the newest convention first: input, then output.

@@ -15,7 +15,6 @@ from typing_extensions import TypedDict
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.datasets.reference import SCHEME, names_dataset
-from evalcore.declared.types import Share, Text
 from evalcore.errors import UsageError
 from evalcore.formats.documents import Document, as_json
 from evalcore.formats.executed_workflow import CustomFiles, Warned, judges_of, read_block, read_part
@@ -53,7 +52,7 @@ from evalcore.model.suite import (
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import adapter, sound_part
+from evalcore.shapes import Share, Text, adapter, sound_part
 from evalcore.targets.answers import sum_metrics
 from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.definition import Graph, Soul

@@ -13,13 +13,13 @@ from typing import Annotated, Any, Final, Literal, Required, cast
 from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Text, text_or_mapping
 from evalcore.errors import EvalError
 from evalcore.formats.documents import read_document
 from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.model.suite import AFTER_S, BEFORE_S, EACH
 from evalcore.problems import Problems
+from evalcore.shapes import Text, text_or_mapping
 from evalcore.trust.files import place_inside, repository_root, resolve_folder, resolve_inside
 from evalcore.wording import Loc, shown_path
 

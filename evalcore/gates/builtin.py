@@ -8,14 +8,14 @@ from math import fsum
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import orjson
+from pydantic import Field
 
-from evalcore.declared.parameter_types import FUNCTION, Amount, Flag, MaybeText, Share
-from evalcore.declared.parameters import REQUIRED, Key, Rule
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.sample import Sample
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import is_below, reaches
+from evalcore.shapes import FUNCTION, REQUIRED, NonEmpty, OrAbsent, Share, Text, Weight, written_as
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
@@ -43,7 +43,6 @@ def _without_score(summary: Summary, policy: Policy) -> str | None:
     return f"{counted(cases, 'case')} skipped by a limit" if summary.counts.skipped else None
 
 
-@dataclass(frozen=True)
 class ScoreAtLeast(Gate, example="0.8", outcomes=True):
     """The run's score is at least this. Without a score the gate fails. Where a limit left cases
     out, or errors left fewer than `k` iterations of a case, a pass is inconclusive.
@@ -79,12 +78,10 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
         return with_remedy(result, summary.score_sample, self.threshold)
 
 
-@dataclass(frozen=True)
 class Threshold(ScoreAtLeast, example="0.8"):
     """The same as `score_at_least`. Default of workflow files, with the file's threshold."""
 
 
-@dataclass(frozen=True)
 class PassRate(Gate, example="0.9", outcomes=True):
     """The share of cases that passed is at least this; with `per_variant` in every variant.
     Without cases the gate fails. Default of test files, with 1.0.
@@ -92,7 +89,7 @@ class PassRate(Gate, example="0.9", outcomes=True):
 
     value_key: ClassVar[str] = "pass_rate"
     threshold: Share
-    per_variant: Flag = False
+    per_variant: bool = False
 
     @property
     def sequential(self) -> SequentialRule:
@@ -127,30 +124,16 @@ class PassRate(Gate, example="0.9", outcomes=True):
         return result if empty else with_remedy(result, sample, self.threshold)
 
 
-def _case_ids(value: Any) -> tuple[str, ...]:
-    texts = isinstance(value, list | tuple) and all(isinstance(each, str) for each in value)
-    if not texts or not value:
-        raise ValueError("a list of case ids, at least one")
-    return tuple(dict.fromkeys(value))
-
-
-CaseIds = Annotated[
-    Iterable[str],
-    Rule(_case_ids, {"type": "array", "items": {"type": "string"}, "minItems": 1}),
-]
-
-
-@dataclass(frozen=True)
 class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
     """Each of these cases passed in every variant. An id that the suite does not have is a
     mistake.
     """
 
-    case_ids: CaseIds
+    case_ids: Annotated[Iterable[str], written_as(NonEmpty[str])]
 
     def __post_init__(self) -> None:
         ids = [self.case_ids] if isinstance(self.case_ids, str) else self.case_ids
-        object.__setattr__(self, "case_ids", tuple(ids))
+        object.__setattr__(self, "case_ids", tuple(dict.fromkeys(ids)))
 
     def has_failed(self, summary: Summary, policy: Policy, *, repeats: bool) -> bool:
         if repeats and not policy.each_iteration_passes:
@@ -181,7 +164,6 @@ class RequiredCases(Gate, example="case-1,case-2", outcomes=True):
         return self.passes_if(not missed, message, details)
 
 
-@dataclass(frozen=True)
 class RequiredAssertions(Gate, outcomes=True):
     """Every required assertion of every completed item reaches its threshold. It is inconclusive if
     all of them are blocked or in error.
@@ -208,7 +190,6 @@ class RequiredAssertions(Gate, outcomes=True):
         return self.passes_if(not missed, message, details)
 
 
-@dataclass(frozen=True)
 class Errors(Gate):
     """No item and no assertion is in error (with the policy `exclude`: no more than the allowed
     share of items). Part of every run, except with the policy `zero`.
@@ -235,7 +216,6 @@ class Errors(Gate):
         return self.passes_if(passed, message, details)
 
 
-@dataclass(frozen=True)
 class ErrorRateUnder(Gate, example="0.05"):
     """The share of items in error is below this."""
 
@@ -275,11 +255,10 @@ class _MaximumGate(Gate):
         return self.fails(f"latency of {unmeasured} of {planned} items was not measured")
 
 
-@dataclass(frozen=True)
 class LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the slowest took less."""
 
-    max_ms: Annotated[Amount, Key("max", "ms")]
+    max_ms: Annotated[Weight, Field(alias="max", description="ms")]
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         slowest = summary.slowest
@@ -295,11 +274,10 @@ class LatencyUnder(_MaximumGate, example="2000"):
         return self.passes_if(passed, message, details)
 
 
-@dataclass(frozen=True)
 class P95LatencyUnder(_MaximumGate, example="2000"):
     """Every item was measured, and the 95th percentile is less."""
 
-    max_ms: Annotated[Amount, Key("max", "ms")]
+    max_ms: Annotated[Weight, Field(alias="max", description="ms")]
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         value = summary.p95_latency_ms
@@ -308,16 +286,15 @@ class P95LatencyUnder(_MaximumGate, example="2000"):
         return self.below("p95 latency (ms)", value, self.max_ms)
 
 
-@dataclass(frozen=True)
 class CostUnder(_MaximumGate, example="0.5"):
     """The cost was measured, and the run cost less; with `per_case`: the most expensive work item
     cost less. The costs of judges count with `include_judges`; otherwise the message names them.
     A pass is inconclusive where models without a known price answered.
     """
 
-    max_usd: Annotated[Amount, Key("max", "USD")]
-    per_case: Flag = False
-    include_judges: Flag = False
+    max_usd: Annotated[Weight, Field(alias="max", description="USD")]
+    per_case: bool = False
+    include_judges: bool = False
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         value, unmeasured = summary.total_cost_usd, summary.unmeasured_cost
@@ -348,11 +325,10 @@ class CostUnder(_MaximumGate, example="0.5"):
         return replace(result, outcome=outcome, message=message, details=details)
 
 
-@dataclass(frozen=True)
 class TokensUnder(_MaximumGate, example="100000"):
     """Tokens were measured, and the run used fewer."""
 
-    max_tokens: Annotated[Amount, Key("max")]
+    max_tokens: Annotated[Weight, Field(alias="max")]
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         value = summary.total_tokens
@@ -368,16 +344,15 @@ def _refuse(gate: CustomGate) -> Callable[..., Any]:
     raise LookupError(f"'{gate.fn}' cannot be called here")
 
 
-@dataclass(frozen=True)
 class CustomGate(Gate, example="module:function"):
     """[Your function](#a-gate-of-your-own) returns it.
 
     In Python `fn` may be the function itself.
     """
 
-    name: MaybeText = None
-    description: MaybeText = None
-    fn: Annotated[str | Callable[..., Any], FUNCTION, Key("callable")] = REQUIRED
+    name: OrAbsent[Text] = None
+    description: OrAbsent[Text] = None
+    fn: Annotated[str | Callable[..., Any], FUNCTION, Field(alias="callable")] = REQUIRED
 
     @property
     def result_name(self) -> str:

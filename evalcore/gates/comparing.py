@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal, NamedTuple
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from evalcore.declared.parameter_types import Flag, Level, MaybeFactor, MaybeShare, Share
+from pydantic import Field
+
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
 from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.summary import (
@@ -20,6 +21,7 @@ from evalcore.model.summary import (
     VariantComparison,
 )
 from evalcore.model.tolerance import is_below, reaches
+from evalcore.shapes import Level, Share
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     FEW_CLUSTERS,
@@ -63,8 +65,8 @@ class MarginGate(Gate):
     """A gate on differences of scores that are surely above −`margin`, in every variant."""
 
     threshold_key: ClassVar[str] = "margin"
-    margin: float
-    alpha: float
+    margin: Share = 0.02
+    alpha: Level = 0.05
 
     def judge(self, samples: Sequence[PairedSample], **details: Any) -> GateResult:
         """Return the worst verdict. Of several variants only those fail that Holm rejects."""
@@ -140,7 +142,6 @@ _NO_BASELINE = (
 )
 
 
-@dataclass(frozen=True)
 class NoRegressions(Gate, compares=True):
     """No case passes less often than in the [baseline](#comparison-with-a-baseline), and none of
     its cases is missing. Regressions of metrics (latency, cost, tokens, score) count only with
@@ -149,7 +150,7 @@ class NoRegressions(Gate, compares=True):
     """
 
     value_key: ClassVar[str] = "regressions"
-    allow_metric_regressions: Flag = True
+    allow_metric_regressions: bool = True
     first_run: FirstRun = "inconclusive"
 
     @property
@@ -290,6 +291,7 @@ def _chance(compared: Sequence[VariantComparison]) -> str:
     return f"{case}; {more} more iterations would decide"
 
 
+Factor = Annotated[float, Field(ge=1)]
 _MEASURES: Final = {
     DifferenceKind.LATENCY: "median latency (ms)",
     DifferenceKind.COST: "cost (USD)",
@@ -298,7 +300,6 @@ _MEASURES: Final = {
 }
 
 
-@dataclass(frozen=True)
 class NoMetricRegressions(Gate, compares=True):
     """No metric of the whole run is worse than the [baseline](#comparison-with-a-baseline)'s: the
     median latency, the cost and the tokens by more than their factor, the mean score by more than
@@ -307,10 +308,10 @@ class NoMetricRegressions(Gate, compares=True):
     """
 
     value_key: ClassVar[str] = "worse"
-    latency: MaybeFactor = 1.2
-    cost: MaybeFactor = 1.1
-    tokens: MaybeFactor = 1.2
-    score: MaybeShare = 0.1
+    latency: Factor | None = 1.2
+    cost: Factor | None = 1.1
+    tokens: Factor | None = 1.2
+    score: Share | None = 0.1
 
     def __post_init__(self) -> None:
         if all(value is None for value in self.params.values()):
@@ -370,14 +371,10 @@ def _measure_text(measure: Measure) -> str:
     return f"{_MEASURES[measure.kind]} {number(measure.was)} → {number(measure.now)}{change}"
 
 
-@dataclass(frozen=True)
 class NoSignificantRegression(MarginGate, compares=True, outcomes=True):
     """The lower end of the interval of the [paired difference](#surely-no-worse) of the scores is
     above −`margin`, for every candidate.
     """
-
-    margin: Share = 0.02
-    alpha: Level = 0.05
 
     @property
     def sequential(self) -> SequentialRule:

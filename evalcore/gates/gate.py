@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
-from evalcore.declared.parameters import parameter_values, restore, snake_case
 from evalcore.model.gate import GateOutcome, GateResult, GateSpec
 from evalcore.model.summary import Counts, Summary
+from evalcore.shapes import parameter_values, restore, snake_case
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
@@ -41,8 +42,9 @@ class SequentialRule(NamedTuple):
     k: int = 1
 
 
+@dataclass_transform(frozen_default=True)
 class Gate:
-    """A decision over the whole run; the fields of a subclass are its parameters.
+    """A decision over the whole run; a subclass is a frozen dataclass of its parameters.
 
     `gate` is its name: the class's in snake_case, without `Gate`. `example` is a value of its one
     required parameter, for messages and the help of `--gate`; of several required ones it is
@@ -88,6 +90,7 @@ class Gate:
         cls.about_outcomes = outcomes or cls.about_outcomes
         cls.is_sequential = cls.sequential is not Gate.sequential
         cls.fails_early = cls.has_failed is not Gate.has_failed
+        dataclass(frozen=True)(cls)
 
     @property
     def params(self) -> Mapping[str, Any]:

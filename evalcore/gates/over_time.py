@@ -7,11 +7,10 @@ The earlier runs are frozen when a run is planned (pipeline/reuse.py). Their row
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import fsum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from evalcore.declared.parameter_types import Amount, Count, Level, Share
 from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
 from evalcore.model.gate import GateOutcome, GateResult
@@ -19,6 +18,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.sample import Sample, UnitSums
 from evalcore.model.summary import Summary
 from evalcore.model.tolerance import reaches
+from evalcore.shapes import Count, Share, Weight
 from evalcore.statistics.intervals import moments_of_units
 from evalcore.wording import counted
 
@@ -51,26 +51,23 @@ def _facts(past: PastRuns) -> dict[str, Any]:
     return {"runs": list(past.run_ids), "left_out": dict(past.left_out)}
 
 
-@dataclass(frozen=True)
 class NoDropFromHistory(MarginGate, PastGate, outcomes=True, query=True):
     """The lower end of the interval of the [difference from the last `runs` runs](#over-time) with
     the same cases, paired by case, is above −`margin`, in every variant.
     """
 
     runs: Count = 20
-    margin: Share = 0.02
-    alpha: Level = 0.05
 
     @property
     def wanted_runs(self) -> int:
         """The runs that are pooled."""
-        return int(self.runs)
+        return self.runs
 
     @property
     def sequential(self) -> SequentialRule:
         # The interval of a whole run has the other half of the level on each side.
         return SequentialRule(
-            CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, int(self.runs)
+            CaseValue.PAST_DIFFERENCE, -self.margin, self.alpha / 2, True, self.runs
         )
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
@@ -113,7 +110,6 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     return p > _CHANCE
 
 
-@dataclass(frozen=True)
 class NoNewFailures(
     PastGate,
     outcomes=True,
@@ -131,14 +127,14 @@ class NoNewFailures(
     @property
     def wanted_runs(self) -> int:
         """More than `runs`: whether a case is flaky shows in the long run."""
-        return max(int(self.runs), 20)
+        return max(self.runs, 20)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         past = self.past(summary)
         if not summary.cases:
             return self.undecided("no case was evaluated", past)
         if len(past.run_ids) < self.runs:
-            few = f"needs {int(self.runs)} earlier runs, there are {len(past.run_ids)}"
+            few = f"needs {self.runs} earlier runs, there are {len(past.run_ids)}"
             return self.undecided(f"{few}{past.absent}", past)
         rows = self.rows(summary)
         failures = [row[:2] for row in rows if row[2] and row[4] and not row[3]]
@@ -146,7 +142,7 @@ class NoNewFailures(
         flaky = sum(1 for row in rows if row[2] and row[4] and row[3])
         unmeasured = sum(1 for row in rows if not row[2] and row[4])
         examples = [f"{case} [{variant}]" for variant, case in failures]
-        used = past.last(int(self.runs))
+        used = past.last(self.runs)
         details = {
             "new_failures": len(failures),
             "cases": examples[:100],
@@ -200,7 +196,6 @@ class _DriftRow(NamedTuple):
     number: int | None
 
 
-@dataclass(frozen=True)
 class NoDrift(
     PastGate,
     query=True,
@@ -211,7 +206,7 @@ class NoDrift(
     """
 
     metric: Literal["score", "pass_rate", "latency", "cost"] = "score"
-    sigmas: Amount = 5.0
+    sigmas: Weight = 5.0
 
     @property
     def needs_assertions(self) -> bool:
@@ -275,7 +270,6 @@ class NoDrift(
         return GateVerdict(GateOutcome.PASS, f"{text}{below}", details)
 
 
-@dataclass(frozen=True)
 class Reliable(
     Gate,
     example="3",
@@ -291,12 +285,12 @@ class Reliable(
 
     @property
     def sequential(self) -> SequentialRule:
-        return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=int(self.k))
+        return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=self.k)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
         from evalcore.statistics.power import remedy_of_threshold
 
-        k = int(self.k)
+        k = self.k
         (planned, measured, mean, *sums), *_ = self.rows(summary) or [(0, 0, 0.0)]
         if not planned:
             return self.fails("no case was evaluated")

@@ -1,4 +1,4 @@
-"""How a gate is written: in a file, on the command line, in a stored plan."""
+"""The table of gates, and how one is written: in a file, on the command line, in a stored plan."""
 
 from __future__ import annotations
 
@@ -7,24 +7,46 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from evalcore.declared.parameters import (
+from evalcore.errors import UsageError
+from evalcore.gates import builtin, comparing, over_time
+from evalcore.gates.gate import Gate
+from evalcore.model.gate import GateSpec
+from evalcore.shapes import (
     ParameterError,
+    adapter,
     documented,
-    json_schema,
+    model_of,
     parameters_of,
-    read_parameters,
+    read_declared,
     restore,
     snake_case,
     value_of_text,
 )
-from evalcore.errors import UsageError
-from evalcore.gates import table
-from evalcore.gates.gate import Gate
-from evalcore.model.gate import GateSpec
 from evalcore.wording import suggest
 
+# The name in files, on the command line and in `from evalcore import gates`, and the class.
+cost_under = builtin.CostUnder
+custom = builtin.CustomGate
+error_rate_under = builtin.ErrorRateUnder
+errors = builtin.Errors
+latency_under = builtin.LatencyUnder
+no_drift = over_time.NoDrift
+no_drop_from_history = over_time.NoDropFromHistory
+no_metric_regressions = comparing.NoMetricRegressions
+no_new_failures = over_time.NoNewFailures
+no_regressions = comparing.NoRegressions
+no_significant_regression = comparing.NoSignificantRegression
+p95_latency_under = builtin.P95LatencyUnder
+pass_rate = builtin.PassRate
+reliable = over_time.Reliable
+required_assertions = builtin.RequiredAssertions
+required_cases = builtin.RequiredCases
+score_at_least = builtin.ScoreAtLeast
+threshold = builtin.Threshold
+tokens_under = builtin.TokensUnder
+
 GATES: Final[Mapping[str, type[Gate]]] = MappingProxyType(
-    {name: row for name, row in sorted(vars(table).items()) if getattr(row, "gate", "") == name}
+    {name: row for name, row in sorted(globals().items()) if getattr(row, "gate", "") == name}
 )
 
 
@@ -45,7 +67,7 @@ def parse_gate(raw: object) -> GateSpec:
     label = f"gate '{kind.gate}'"
     try:
         written = {key: value for key, value in raw.items() if key != "gate"}
-        spec = read_parameters(kind, written, label).spec
+        spec = read_declared(kind, written, label).spec
     except ParameterError as error:
         raise GateSyntaxError(str(error)) from None
     if (name := spec.params.get("name")) in GATES:
@@ -114,15 +136,15 @@ def gate_schema() -> dict[str, Any]:
 
 
 def _mapping_schema(kind: type[Gate]) -> dict[str, Any]:
-    schema = json_schema(kind)
+    schema = adapter(model_of(kind)).json_schema()
     properties: dict[str, Any] = {"gate": {"enum": _spellings(kind.gate)}}
-    for key, field in schema["properties"].items():
+    for key, field in schema.get("properties", {}).items():
         properties |= dict.fromkeys(_spellings(key), field)
     return {
         "type": "object",
         "description": documented(kind),
         "properties": properties,
-        "required": ["gate", *(key for key in schema["required"] if "_" not in key)],
+        "required": ["gate", *(key for key in schema.get("required", ()) if "_" not in key)],
         "additionalProperties": False,
     }
 
@@ -147,7 +169,7 @@ def _first_key(kind: type[Gate]) -> str:
 
 
 def _required_keys(kind: type[Gate]) -> list[str]:
-    return [key for key, each in parameters_of(kind).items() if each.required]
+    return [key for key, each in parameters_of(kind).items() if each.is_required()]
 
 
 def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:

@@ -7,22 +7,11 @@ rows. A table's files have all of its columns but `suite`, which stands in their
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
-
-class Column(NamedTuple):
-    """One column: name, type in DuckDB, unit (empty where it has none), meaning in one sentence.
-
-    A time is in UTC.
-    """
-
-    name: str
-    type: str
-    unit: str
-    meaning: str
+from evalcore.sql.columns import Column, read_columns
 
 
 class HistoryTable(NamedTuple):
@@ -45,13 +34,7 @@ _ROWS: Final = {
 }
 
 
-def _read_tables() -> dict[str, HistoryTable]:
-    text = Path(__file__).with_name("columns.csv").read_text("utf-8")
-    _, *lines = csv.reader(text.splitlines())
-    return {
-        name: HistoryTable(name, row, tuple(Column(*each) for of, *each in lines if of == name))
-        for name, row in _ROWS.items()
-    }
-
-
-TABLES: Final[Mapping[str, HistoryTable]] = _read_tables()
+_FILE: Final = Path(__file__).with_name("columns.csv")
+TABLES: Final[Mapping[str, HistoryTable]] = {
+    name: HistoryTable(name, row, read_columns(_FILE, name)) for name, row in _ROWS.items()
+}

@@ -13,7 +13,6 @@ import zstandard
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.declared.types import Measure
 from evalcore.errors import UsageError
 from evalcore.formats.documents import (
     MAX_FILE_BYTES,
@@ -25,6 +24,7 @@ from evalcore.formats.documents import (
 from evalcore.formats.rows import CsvRows
 from evalcore.formats.section import OPEN
 from evalcore.problems import Problems
+from evalcore.shapes import Measure
 from evalcore.wording import Loc, Locate, shown_path
 
 _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks

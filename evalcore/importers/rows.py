@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.declared.parameters import snake_case
 from evalcore.formats.documents import raise_problem
 from evalcore.importers.converted import (
     Converted,
@@ -26,6 +25,7 @@ from evalcore.importers.files import ForeignFile
 from evalcore.importers.registry import ImportOptions
 from evalcore.model.suite import Format
 from evalcore.problems import Problems
+from evalcore.shapes import snake_case
 
 
 @dataclass(frozen=True, slots=True)

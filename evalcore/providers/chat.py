@@ -15,6 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import ADDED_PARAMETERS, Endpoint, Reply, Request, split_reasoning
+from evalcore.trust.network import is_local
 
 DEFAULT_TIMEOUT_S: Final = 300.0
 BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
@@ -22,7 +23,6 @@ BASE_URLS: Final[Mapping[str, str]] = MappingProxyType(
 )
 _PARAMETERS: Final = ("temperature", "max_tokens", "top_p", "seed", "stop", "tool_choice")
 PROTOCOLS: Final = ("openai", "anthropic")
-_LOCAL: Final = ("localhost", "127.0.0.1", "::1")
 _REFERENCE: Final = "${{"
 
 
@@ -190,8 +190,8 @@ def chat_model(
     key = (options.api_key or "").strip() or None
     address = Endpoint(protocol, name, base_url, values=address_values).address
     # A key is sent only to the provider that it is for.
-    owners = (own_address, from_environment)
-    if key is None and (is_local(address) or _host(address) in map(_host, filter(None, owners))):
+    host, owners = _host(address), filter(None, (own_address, from_environment))
+    if key is None and (is_local(host) or host in map(_host, owners)):
         key = environment.get(f"{prefix}_API_KEY") or None
     headers = options.headers
     secret = {
@@ -225,10 +225,5 @@ def _parameters(options: ChatOptions, public_headers: Mapping[str, str]) -> dict
     return {**parameters, **options.parameters}
 
 
-def _host(url: str) -> str | None:
-    return urlsplit(url).hostname
-
-
-def is_local(url: str) -> bool:
-    """Whether an address is this machine's."""
-    return _host(url) in _LOCAL
+def _host(url: str) -> str:
+    return urlsplit(url).hostname or ""

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
-from evalcore.declared.types import Text
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.statements import MistakeCollector, OpenPrefix, ScriptPart, read_shape
+from evalcore.shapes import Text
 from evalcore.trust.processes import hide_process
 from evalcore.trust.secrets import literals_of_target, telling_values
 from evalcore.wording import Loc, describe, suggest

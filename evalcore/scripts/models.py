@@ -9,7 +9,6 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import field_validator
 
-from evalcore.declared.types import OrAbsent
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
 from evalcore.model.exchange import Reply
@@ -24,6 +23,7 @@ from evalcore.scripts.iteration import (
 )
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
+from evalcore.shapes import OrAbsent
 from evalcore.trust.secrets import literals_of_target
 from evalcore.wording import Loc, describe, suggest
 

@@ -8,9 +8,9 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
-from evalcore.declared.types import Text
 from evalcore.scripts.iteration import ToolError
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
+from evalcore.shapes import Text
 from evalcore.wording import Loc, describe
 
 _PLAIN: Final[Mapping[str, Any]] = {

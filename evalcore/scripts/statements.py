@@ -18,8 +18,6 @@ from pydantic import (
 )
 from pydantic_core import core_schema
 
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Listed, Text
 from evalcore.errors import UsageError
 from evalcore.expressions.engine import (
     ExpressionError,
@@ -34,7 +32,7 @@ from evalcore.expressions.template import Tree, compile_tree
 from evalcore.patterns import Pattern, PatternError, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
-from evalcore.shapes import adapter, explain
+from evalcore.shapes import Declared, Listed, Text, adapter, explain
 from evalcore.wording import Loc, describe, known_names, suggest
 
 

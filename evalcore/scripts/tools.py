@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import Field
 
-from evalcore.declared.types import Text
 from evalcore.errors import UsageError
 from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.expressions.template import compile_tree
@@ -32,6 +31,7 @@ from evalcore.scripts.statements import (
     read_shape,
     run_body,
 )
+from evalcore.shapes import Text
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import Loc, describe, suggest
 

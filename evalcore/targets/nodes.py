@@ -15,13 +15,11 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from pydantic import BeforeValidator, Field, ValidationError
 
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Listed, NonEmpty, Text
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import own_copy, plain_value
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Complete, ProviderError, Reply, Request, SkippedError
-from evalcore.shapes import adapter, explain
+from evalcore.shapes import Declared, Listed, NonEmpty, Text, adapter, explain
 from evalcore.targets.answers import (
     AnswerError,
     block_evidence,

@@ -14,7 +14,7 @@ from evalcore.errors import TargetError, UsageError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.target import Target
-from evalcore.providers.chat import PROTOCOLS, ChatOptions, is_local
+from evalcore.providers.chat import PROTOCOLS, ChatOptions
 from evalcore.targets.options import ENVIRONMENT, KEYLESS_MODES, BuildContext, provider_of
 from evalcore.targets.registry import build, first_mistake
 from evalcore.targets.work import (
@@ -67,7 +67,6 @@ class PersonaProvider:
         if soul.provider is None and work.mode not in KEYLESS_MODES and not self._configured:
             raise NoExecutorError("not_executable", "no provider is configured")
         provider, runnable = self._runnable(soul)
-        _check_key(provider, runnable, soul, work.mode)
         conversation = tuple(messages)
         prompt = prompt_of(conversation)
         case = work.case._replace(input=prompt)
@@ -124,21 +123,6 @@ def _soul_options(options: Mapping[str, Any], soul: Soul) -> dict[str, Any]:
         else:
             merged["parameters"] = {**merged.get("parameters", {}), name: value}
     return merged
-
-
-def _check_key(provider: str, runnable: Runnable, soul: Soul, mode: str) -> None:
-    """Raise `UsageError` if a model of another machine would be asked without any key."""
-    chat = getattr(runnable, "chat", None)
-    if chat is None or mode in KEYLESS_MODES:
-        return
-    endpoint = chat.endpoint
-    if endpoint.api_key or endpoint.headers or is_local(endpoint.address):
-        return
-    if provider in PROTOCOLS:
-        remedy = f"set {provider.upper()}_API_KEY in the environment"
-    else:
-        remedy = "give its entry in targets.yaml an 'api_key: ${{ NAME }}'"
-    raise UsageError(f"provider '{provider}' of soul '{soul.id}' has no key: {remedy}")
 
 
 def _answer_of(evidence: Evidence, provider: str, soul: Soul) -> SoulAnswer:

@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from evalcore.declared.types import NonEmpty, Seconds, Text
-from evalcore.shapes import CALLABLE
+from evalcore.shapes import CALLABLE, NonEmpty, Seconds, Text
 from evalcore.trust.secrets import literal_secrets, substituted
 from evalcore.wording import suggest
 from evalcore.workflow.code import CodeCall, run_python

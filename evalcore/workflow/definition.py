@@ -16,10 +16,9 @@ from pydantic import Discriminator, Field, GetJsonSchemaHandler, Tag, model_vali
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from evalcore.declared.base import Declared
-from evalcore.declared.types import Count, Listed, NonEmpty, Seconds, Text, Weight
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING
+from evalcore.shapes import Count, Declared, Listed, NonEmpty, Seconds, Text, Weight
 from evalcore.wording import suggest
 
 if TYPE_CHECKING:

@@ -14,9 +14,6 @@ from typing_extensions import TypedDict
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
-from evalcore.declared.base import camel_case
-from evalcore.declared.parameters import snake_case
-from evalcore.declared.types import Count, Repetitions, Share, Text
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Document, Renames, as_json, read_document
 from evalcore.formats.graders import Graders
@@ -56,7 +53,17 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import CALLABLE, adapter, fields_of
+from evalcore.shapes import (
+    CALLABLE,
+    Count,
+    Repetitions,
+    Share,
+    Text,
+    adapter,
+    camel_case,
+    fields_of,
+    snake_case,
+)
 from evalcore.targets.answers import (
     AnswerError,
     answer_evidence,

@@ -12,7 +12,6 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
-from evalcore.declared.types import Text
 from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
 from evalcore.formats.documents import Document
 from evalcore.formats.graders import Graders
@@ -73,7 +72,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import adapter
+from evalcore.shapes import Text, adapter
 from evalcore.wording import Loc, path_text, there_are
 
 _LOC: Final[Loc] = ("execution", "targets")

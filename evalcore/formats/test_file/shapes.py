@@ -8,10 +8,10 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.criteria import Criteria
-from evalcore.declared.types import Count, IterationCount, Share, Text, Weight, text_or_mapping
 from evalcore.formats.section import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.targets import TargetShape
 from evalcore.formats.workspaces import TargetHooksShape, WorkspaceValue
+from evalcore.shapes import Count, IterationCount, Share, Text, Weight, text_or_mapping
 
 
 @with_config(OPEN)

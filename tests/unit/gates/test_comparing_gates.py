@@ -275,10 +275,10 @@ def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("written", "message"),
     [
-        ({"gate": "no_regressions", "firstRun": "fail"}, "one of inconclusive, pass"),
-        ({"gate": "no_metric_regressions", "cost": 0.9}, "'cost' is a factor, 1 or more"),
-        ({"gate": "no_metric_regressions", "latency": True}, "'latency' is a factor"),
-        ({"gate": "no_metric_regressions", "score": 1.1}, "'score' is a share from 0 to 1"),
+        ({"gate": "no_regressions", "firstRun": "fail"}, "Known: inconclusive, pass"),
+        ({"gate": "no_metric_regressions", "cost": 0.9}, "'cost' must be at least 1"),
+        ({"gate": "no_metric_regressions", "latency": True}, "'latency': expected a number"),
+        ({"gate": "no_metric_regressions", "score": 1.1}, "'score' must be a number from 0 to 1"),
         (
             {
                 "gate": "noMetricRegressions",
@@ -287,12 +287,15 @@ def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
             "names no metric",
         ),
         ({"gate": "required_cases"}, "'case_ids' is required"),
-        ({"gate": "required_cases", "caseIds": []}, "at least one"),
-        ({"gate": "required_cases", "caseIds": "a"}, "a list of case ids"),
+        ({"gate": "required_cases", "caseIds": []}, "must not be empty"),
+        ({"gate": "required_cases", "caseIds": "a"}, "expected a list"),
         ({"gate": "custom", "callable": "nowhere"}, "module:function"),
         ({"gate": "custom", "callable": "a:b", "name": "errors"}, "name of another gate"),
-        ({"gate": "no_significant_regression", "alpha": 0}, "between 0 and 1"),
-        ({"gate": "pass_rate", "threshold": 1, "perVariant": True, "per_variant": True}, "twice"),
+        ({"gate": "no_significant_regression", "alpha": 0}, "more than 0"),
+        (
+            {"gate": "pass_rate", "threshold": 1, "perVariant": True, "per_variant": True},
+            "unknown key",
+        ),
     ],
     ids=str,
 )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import pytest
 
-from evalcore.declared.parameter_types import Amount, Share
 from evalcore.gates import registry
 from evalcore.gates.gate import Gate
+from evalcore.shapes import Share, Weight
 
 
-@dataclass(frozen=True)
 class ItemsBelow(
     Gate,
     example="score=0.5,score_items=3",
@@ -19,7 +16,7 @@ class ItemsBelow(
     """Fewer than `score_items` items have a score below `score`."""
 
     score: Share
-    score_items: Amount
+    score_items: Weight
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from evalcore.declared.parameters import parameters_of
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
@@ -15,6 +14,7 @@ from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+from evalcore.shapes import parameters_of
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
 SUMMARY = Summary(
@@ -93,7 +93,7 @@ VALUES: dict[str, Any] = {
 def test_nothing_measured_never_passes(name: str) -> None:
     nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
     parameters = parameters_of(GATES[name]).items()
-    required = [key for key, parameter in parameters if parameter.required]
+    required = [key for key, parameter in parameters if parameter.is_required()]
     assert set(required) <= set(VALUES), "VALUES has no value for a parameter"
     needed = {key: VALUES[key] for key in required}
     gate = parse_gate({"gate": name, **needed})
@@ -160,16 +160,16 @@ def test_the_gate_of_errors_names_only_what_is_in_error(
 WRONG = [
     ({"gate": "pass_rat"}, "Did you mean 'pass_rate'?"),
     ({"gate": "pass_rate"}, "'threshold' is required"),
-    ({"gate": "pass_rate", "threshold": 2}, "a share from 0 to 1"),
+    ({"gate": "pass_rate", "threshold": 2}, "a number from 0 to 1"),
     ({"gate": "pass_rate", "threshold": "0.9"}, "a number"),
     ({"gate": "pass_rate", "threshold": True}, "a number"),
     (
         {"gate": "pass_rate", "treshold": 1},
-        "unknown parameter 'treshold'. Did you mean 'threshold'?",
+        "unknown key 'treshold'. Did you mean 'threshold'?",
     ),
-    ({"gate": "cost_under", "max": float("nan")}, "a number"),
+    ({"gate": "cost_under", "max": float("nan")}, "a finite number"),
     ({"gate": "cost_under", "max": 10**400}, "a number"),
-    ({"gate": "custom", "name": "half \ud800", "callable": "a:b"}, "that UTF-8 can hold"),
+    ({"gate": "custom", "name": "half \ud800", "callable": "a:b"}, "valid Unicode text"),
     (["pass_rate"], "a gate is a name or a mapping"),
 ]
 

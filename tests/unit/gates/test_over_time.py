@@ -269,10 +269,10 @@ def test_an_error_is_no_success_of_reliable() -> None:
 @pytest.mark.parametrize(
     ("written", "mistake"),
     [
-        ("no_new_failures=0", "whole number"),
+        ("no_new_failures=0", "at least 1"),
         ("no_new_failures=2.5", "whole number"),
-        ("no_drift=speed", "one of score"),
-        ("no_drop_from_history:margin=2", "share"),
+        ("no_drift=speed", "Known: cost, latency"),
+        ("no_drop_from_history:margin=2", "from 0 to 1"),
         ("reliable", "required"),
     ],
 )

@@ -43,9 +43,9 @@ def mistakes(**changed: Any) -> str:
         ({"baseline": "c"}, "baseline: no variant is called 'c'"),
         ({"variants": [], "baseline": "c"}, "baseline: no variant is called 'c'"),
         ({"gates": [gates.required_cases(["c2"])]}, "no case has the id 'c2'"),
-        ({"gates": [gates.pass_rate(1.1)]}, "'threshold' is a share from 0 to 1"),
-        ({"gates": [gates.pass_rate(-0.1)]}, "'threshold' is a number, 0 or more"),
-        ({"gates": [gates.cost_under(-1)]}, "'max' is a number, 0 or more"),
+        ({"gates": [gates.pass_rate(1.1)]}, "'threshold' must be a number from 0 to 1"),
+        ({"gates": [gates.pass_rate(-0.1)]}, "'threshold' must be at least 0"),
+        ({"gates": [gates.cost_under(-1)]}, "'max' must be at least 0"),
         ({"gates": [{"gate": "pass_rat"}]}, "Did you mean 'pass_rate'?"),
         ({"scorers": ["latence"]}, "Did you mean 'latency'?"),
         ({"cases": [{"id": "a", "input": {1, 2}}]}, "case 'a' holds a value that JSON cannot"),
@@ -115,7 +115,7 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
         "import sys, evalcore, evalcore.cli.main\n"
         "assert not [name for name in sys.modules if name.startswith('evalcore.suites')]\n"
         "from evalcore import define_suite, variant, gates, run_suite, run_suite_async, run_eval\n"
-        "import evalcore.gates.table, evalcore.pipeline\n"
+        "import evalcore.gates.registry, evalcore.pipeline\n"
         "from evalcore import gates\n"
         "assert gates.custom('a', 'b', len).fn is len\n"
         "assert gates.pass_rate(0.5).params['threshold'] == 0.5\n"

@@ -1,1 +1,0 @@
-"""What a file can say, declared once: one frozen class per check, scorer, gate and block."""

@@ -193,8 +193,7 @@ def open_tables(
     stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> Aggregates:
     """Return the aggregates of these parts of a run, without its quarantined cases."""
-    from evalcore.pipeline.compare import open_baseline
-    from evalcore.pipeline.gates import ReportSources
+    from evalcore.pipeline.compare import ReportSources, open_baseline
     from evalcore.pipeline.reuse import open_past_runs
 
     comparison, _ = stack.enter_context(open_baseline(run, manifest))

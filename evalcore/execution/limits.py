@@ -398,7 +398,7 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
     """Return the limits that stand in the options of targets: of their calls and of their items."""
     names = [field.name for field in fields(ProviderLimits)]
     limits = {}
-    for name, _, options in _targets(definition):
+    for name, options in _targets(definition):
         bounds = {bound: options[bound] for bound in names if options.get(bound)}
         if bounds:
             limits[name] = ProviderLimits(**bounds)
@@ -407,12 +407,12 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
     return limits
 
 
-def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield name, kind and options of each target, and of those that stand in for it."""
+def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and options of each target, and of those that stand in for it."""
     for target in definition.targets.values():
-        yield target.name, target.kind, target.options
+        yield target.name, target.options
         for other in target.options.get("fallback_targets") or ():
-            yield other["name"], other["kind"], other["options"]
+            yield other["name"], other["options"]
 
 
 def _no_price(model: str) -> str:

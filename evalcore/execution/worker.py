@@ -196,17 +196,9 @@ class RunShards:
             path = folder / "rows.parquet"
             write_rows(shard.lines, path)
             etag = self.run.store.put_if_absent(self.run.keys.result(shard.number), path)
-        return ShardReceipt(
-            shard.number,
-            len(shard.lines),
-            etag is not None,
-            _end_of(shard.lines[0]) if len(shard.lines) == 1 else "",
-        )
-
-
-def _end_of(line: bytes) -> str:
-    row = orjson.loads(line)
-    return str(row.get("outcome") or row["status"])
+        row = orjson.loads(shard.lines[0]) if len(shard.lines) == 1 else {}
+        ended = str(row.get("outcome") or row.get("status") or "")
+        return ShardReceipt(shard.number, len(shard.lines), etag is not None, ended)
 
 
 _Task = tuple[OpenShard, int, WorkItem]

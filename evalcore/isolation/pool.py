@@ -210,10 +210,9 @@ class _Process:
         self._write_printed(rest)
 
     def _write_printed(self, data: bytes) -> None:
-        if data:
-            with suppress(OSError, ValueError):
-                sys.stderr.write(data.decode(errors="replace"))
-                sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.write(data.decode(errors="replace"))
+            sys.stderr.flush()
 
     async def _cancel(self, number: int, running: _Running) -> None:
         """Cancel a job of a process that goes on if it obeys."""

@@ -53,9 +53,8 @@ def cancel_run(run: StoredRun, *, now: datetime) -> Manifest:
     known = run.known_manifest()
 
     def cancelled(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        if current.epoch != known.epoch:
+        # Completed by another process, meanwhile, or taken over.
+        if current.state is State.COMPLETED or current.epoch != known.epoch:
             return current
         return replace(current, state=State.CANCELLED, ended_at=iso_time(now))
 

@@ -78,10 +78,6 @@ class Library:
             raise RecordingError(str(error)) from error
         return standing
 
-    def add(self, digest: str, data: bytes) -> bool:
-        """Write a recording unless one is there; return whether it was written."""
-        return self.store.put_if_absent(recording_key(digest), data) is not None
-
     def delete(self, digest: str) -> None:
         """Remove a recording."""
         self.store.delete(recording_key(digest))
@@ -195,7 +191,7 @@ def import_folder(library: Library, folder: Path) -> Imported:
         raise UsageError(f"{folder}: no recordings there: a folder of `<key>{SUFFIX}` files is one")
     added, same, different = 0, 0, []
     for digest, text in _read(files).items():
-        if library.add(digest, stored(text)):
+        if library.store.put_if_absent(recording_key(digest), stored(text)) is not None:
             added += 1
         elif _is_same(library, digest, text):
             same += 1

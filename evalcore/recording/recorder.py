@@ -25,6 +25,7 @@ from evalcore.recording.content import (
 )
 from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
+from evalcore.storage.layout import iso_time
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import retried
 
@@ -158,7 +159,7 @@ class Recorder:
         redaction: Redaction,
     ) -> Recording:
         """Write what was answered unless another recording stands; return the one that does."""
-        origin = Origin(_now(), self._run, self._id, asker)
+        origin = Origin(iso_time(datetime.now(UTC)), self._run, self._id, asker)
         data = encode(Recording(question.digest, question, origin, outcome), redaction)
         # Written although the answer was lost, it is found again as this recorder's own.
         return self._persistently(
@@ -209,8 +210,3 @@ def _reply_or_error(outcome: Reply | ProviderError) -> Reply:
     if isinstance(outcome, ProviderError):
         raise outcome
     return outcome
-
-
-def _now() -> str:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return now.replace("+00:00", "Z")

@@ -200,15 +200,20 @@ def _run_of(flow_run: FlowRun) -> StoredRun | None:
 @takes_parameters(EvaluateParameters)
 def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
+    return refusing(_evaluate_or_tell, EvaluateParameters(**fields))
+
+
+def _evaluate_or_tell(parameters: EvaluateParameters) -> State[Any]:
+    settings = this_worker().settings
     try:
         with covered():
-            return _evaluate(EvaluateParameters(**fields))
+            return _evaluate(parameters)
     except EvalError as error:
         refused = states.refused(error)
         if (execution := local_execution()) is not None:
             execution.refusal = error
         with best_effort("tell of the suite without a decision"):
-            tell_refusal(first_name(), refused, this_worker().settings)
+            tell_refusal(first_name(), refused, settings)
         return refused
 
 

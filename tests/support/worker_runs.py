@@ -94,7 +94,7 @@ def assert_named(report: Json, told: str) -> None:
     assert report["decision"] == "fail"
     items = {case["id"]: case["items"][0] for case in report["cases"]}
     broken = {name: item["error"] for name, item in items.items() if item["status"] == "error"}
-    assert list(broken) == ["c7"]
+    assert list(broken) == ["c7"], broken
     assert broken["c7"] == {
         "kind": "process",
         "message": (

@@ -34,7 +34,7 @@ from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool
 from evalcore.formats.suite_file.assertions import OTHER_TYPES, SuiteAssertions
 from evalcore.formats.targets import Targets, TargetShape
 from evalcore.formats.variables import Variables, interpolate, variables_for
-from evalcore.formats.warnings import CaseWarnings, note_weightless
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.isolation.mode import ISOLATIONS
@@ -146,7 +146,6 @@ class SuiteFile(SuiteLevel, total=False):
 
 
 _KEYS = ("expected_output",)
-_NO_ASSERTIONS = "{count} cases ({names}) have no 'assertions': they assert nothing"
 
 
 class CaseReader:
@@ -231,13 +230,9 @@ class CaseReader:
         if not isinstance(listed, list | tuple):
             return ()
         if not listed and not self._of_suite:
-            text = f"Case '{raw.get('id')}' has no 'assertions': it asserts nothing"
-            self._warnings.add(
-                text, loc, problems, name=f"'{raw.get('id')}'", several=_NO_ASSERTIONS
-            )
-        own = (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
-        note_weightless(own, loc, problems, f"case '{raw.get('id')}'")
-        return own
+            reason = "no 'assertions': it asserts nothing"
+            self._warnings.add(reason, loc, problems, name=f"case '{raw.get('id')}'")
+        return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
 
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems
@@ -663,7 +658,6 @@ def read_suite(
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
-    warnings += graders.reference_fields.warnings(problems.file, strict=options.strict)
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
     definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
     warnings += unjudged.warnings(definition, strict=options.strict)

@@ -27,7 +27,7 @@ from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empt
 from evalcore.model.assertion import Assertion
 from evalcore.problems import Problems
 from evalcore.trust.secrets import escaped
-from evalcore.wording import Loc, describe, path_text, suggest_assertion
+from evalcore.wording import Loc, describe, suggest_assertion
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
@@ -208,10 +208,7 @@ class AssertionReader:
             return None
         if self._notes is not None:
             for path, reason in kind.idle_keys(written):
-                key = path_text((*loc, *path))
-                text = f"{label + ': ' if label else ''}{key} has no effect: {reason}"
-                several = f"{{count}} keys ({{names}}) have no effect: {reason}"
-                self._notes.add(text, (*loc, *path), problems, name=key, several=several)
+                self._notes.add(f"has no effect: {reason}", (*loc, *path), problems)
         negated = _is_negated(written["type"])
         if negated and "negate" in written:
             message = f"is given beside '{written['type']}', which negates; keep one of them"

@@ -16,6 +16,7 @@ from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions, check_file_name
+from evalcore.formats.registry import load_suite
 from evalcore.isolation.mode import Isolation
 from evalcore.model.gate import Decision
 from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
@@ -23,7 +24,7 @@ from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Suite
 from evalcore.pipeline.finish import RunView, evaluate
 from evalcore.pipeline.gates import DecideOptions
-from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.redaction.redactor import cover_exception
 from evalcore.report.document import report_head
@@ -215,7 +216,7 @@ def read_suite_file(path: Path, options: LoadOptions) -> Suite:
     # A notebook runs a file again after a change.
     root_modules().forget_changed()
     if path.suffix != SUFFIX:
-        return load(path, options)
+        return load_suite(path, options)
     roots = (path.resolve().parent, Path.cwd())
     suites = load_module_suites(path, options, ImportPolicy(roots, options.allow_imports or ()))
     if len(suites) > 1:

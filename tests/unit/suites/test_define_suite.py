@@ -115,7 +115,7 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
         "import sys, evalcore, evalcore.cli.main\n"
         "assert not [name for name in sys.modules if name.startswith('evalcore.suites')]\n"
         "from evalcore import define_suite, variant, gates, run_suite, run_suite_async, run_eval\n"
-        "import evalcore.gates.registry, evalcore.pipeline\n"
+        "import evalcore.gates.table, evalcore.pipeline\n"
         "from evalcore import gates\n"
         "assert gates.custom('a', 'b', len).fn is len\n"
         "assert gates.pass_rate(0.5).params['threshold'] == 0.5\n"

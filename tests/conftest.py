@@ -16,7 +16,12 @@ from hypothesis import HealthCheck, settings
 
 from evalcore.redaction.redactor import PROCESS
 from tests.support.postgresql import database, shared_postgresql  # noqa: F401  (fixtures)
-from tests.support.prefect_project import deployed, project, working  # noqa: F401  (fixtures)
+from tests.support.prefect_project import (  # noqa: F401  (fixtures)
+    deployed,
+    project,
+    soon_retried,
+    working,
+)
 from tests.support.prefect_server import (  # noqa: F401  (fixtures)
     GROUP,
     PROCESSES,

@@ -545,12 +545,8 @@ async def run_grader(
     tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:
         tail = last_words(environment.clean(ended.stdout.decode(errors="replace")))
-    if ended.timed_out:
-        return _failed(f"the grader took longer than {timeout_s:g} s", tail)
-    if ended.exit_code < 0:
-        return _failed(f"the grader was killed by signal {-ended.exit_code}", tail)
-    if ended.exit_code:
-        return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
+    if failure := ended.failure(timeout_s):
+        return _failed(f"the grader {failure}", tail)
     try:
         return read_answer(environment.clean(decoded(ended.stdout)))
     except (ValueError, RecursionError) as error:

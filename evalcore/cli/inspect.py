@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import click
@@ -43,7 +42,7 @@ def validate(as_json: bool, suites: tuple[str, ...], **flags: Any) -> int:
     """Check suite files and run nothing; exit code 2 if one has a mistake."""
     if not suites:
         raise UsageError("name at least one suite file: evalcore validate SUITE…")
-    options = replace(load_options(flags, allow_imports=()), to_run=flags["strict"])
+    options = load_options(flags, allow_imports=())
     worst = ExitCode.PASS
     for named in with_scripts(suites):
         for entry, error in _validated(named, options):

@@ -59,75 +59,17 @@ class Renames:
         return find
 
 
-_SEPARATORS: Final = ("\x85", "\u2028", "\u2029")
-_PRIVATE_USE: Final = range(0xE000, 0xF900)
-NOTHING_HIDDEN: Final[Mapping[int, str]] = {}
+_SEPARATORS: Final = re.compile("[\x85\u2028\u2029]")
 
 
-def hide_separators(text: str) -> tuple[str, Mapping[int, str]]:
-    """Return YAML with a character for each separator, and what each of those stands for.
-
-    The stand-ins occur in the text neither as such nor as escapes.
-    """
-    if not any(each in text for each in _SEPARATORS):
-        return text, NOTHING_HIDDEN
-    escapes = text.lower()
-    free = (code for code in _PRIVATE_USE if chr(code) not in text and f"{code:04x}" not in escapes)
-    hidden = dict(zip(free, _SEPARATORS, strict=False))
-    return text.translate({ord(each): code for code, each in hidden.items()}), hidden
-
-
-def show_separators(value: Any, hidden: Mapping[int, str]) -> Any:
-    """Return a value that was read, with the separators in its texts."""
-    if isinstance(value, str):
-        return value.translate(hidden)
-    if isinstance(value, list):
-        return [show_separators(member, hidden) for member in value]
-    if isinstance(value, dict):
-        return {
-            show_separators(key, hidden): show_separators(member, hidden)
-            for key, member in value.items()
-        }
-    return value
-
-
-_PAIR: Final = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}")
-_ESCAPE: Final = re.compile(
-    r"\\(?:u(?P<high>[dD][89abAB][0-9a-fA-F]{2})\\u(?P<low>[dD][c-fC-F][0-9a-fA-F]{2})|.)",
-    re.DOTALL,
-)
-# As long as a pair, so that positions stay.
-_STAND_IN: Final = r"\\ufffd\\ufffd"
-
-
-def join_surrogate_pairs(text: str) -> str:
-    r"""Return YAML with each escaped pair in double quotes as one escape (`\U0001f600`).
-
-    Other texts, where a backslash is only a backslash, stay, and so does what is no YAML.
-    """
-    if not _PAIR.search(text):
-        return text
-    parts: list[str] = []
-    end = 0
-    try:
-        events: Any = yaml.parse(_PAIR.sub(_STAND_IN, text), Loader=yaml.CBaseLoader)
-        for event in events:
-            if isinstance(event, yaml.ScalarEvent) and event.style == '"':
-                # Marks are there: the text is read from a string.
-                start, stop = (mark.index for mark in (event.start_mark, event.end_mark) if mark)
-                parts += text[end:start], _ESCAPE.sub(_joined, text[start:stop])
-                end = stop
-    except (yaml.YAMLError, RecursionError):
-        # The reader that follows says what is wrong behind the last pair.
-        pass
-    return "".join((*parts, text[end:]))
-
-
-def _joined(escape: re.Match[str]) -> str:
-    if escape["high"] is None:
-        return escape[0]
-    high, low = int(escape["high"], 16), int(escape["low"], 16)
-    return f"\\U{0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00):08x}"
+def _refuse_separators(text: str, file: str) -> None:
+    """Raise `LoadError` for characters that YAML 1.2 reads as text, and its parser as line ends."""
+    found = _SEPARATORS.search(text)
+    if found is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        escaped = found[0].encode("unicode_escape").decode()
+        message = f"holds the line separator {escaped}; write it so, in double quotes"
+        raise_problem(file, line, message)
 
 
 # The parser's words → ours; `{0}` is what the pattern's group found.
@@ -616,18 +558,17 @@ def parse_document(
     text = decode(data, file)
     if not text.strip():
         raise_problem(file, None, "is empty")
-    yaml_text, hidden = text, NOTHING_HIDDEN
-    if not is_json:
-        yaml_text, hidden = hide_separators(join_surrogate_pairs(text))
+    if not is_json and not text.lstrip().startswith(("{", "[")):
+        _refuse_separators(text, file)
     try:
-        value, is_json = _parsed(data, yaml_text, is_json=is_json, dialect=dialect)
+        value, is_json = _parsed(data, text, is_json=is_json, dialect=dialect)
     except RefusedError as error:
         raise_problem(file, error.line, error.message)
-    if hidden and not is_json:
-        value = show_separators(value, hidden)
+    if not is_json:
+        _refuse_separators(text, file)
     # Only messages need lines: the text is read again for the first of them.
     silent = Dialect(dialect.infinite, dict.fromkeys(dialect.tags, _nothing))
-    read = partial(_json_lines, text) if is_json else lambda: _read_yaml(yaml_text, silent)[1]
+    read = partial(_json_lines, text) if is_json else lambda: _read_yaml(text, silent)[1]
     return Document(file, value, hashlib.sha256(data).hexdigest(), cache(read))
 
 

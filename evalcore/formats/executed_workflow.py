@@ -1,34 +1,34 @@
 """Workflows that run: their whole shape, what they refer to, and what their target needs.
 
 A block that runs is checked whole. A file whose cases all have fixtures is held to its shape only:
-the known keys and the kinds of their values. Souls and providers may stand in files of their own
-(`custom/souls/*.yaml` and so on), upward from the workflow file to the root of its repository.
+the known keys and the kinds of their values. Souls may stand in files of their own
+(`custom/souls/*.yaml`), upward from the workflow file to the root of its repository.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from evalcore.checks.registry import Dialect
 from evalcore.errors import EvalError, LoadError
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import as_json, parse_document, read_document
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.targets import Targets
-from evalcore.formats.variables import interpolate, variables_for
-from evalcore.formats.workflow_harness.assertions import read_assertion
+from evalcore.formats.variables import variables_for
 from evalcore.model.target import Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
-from evalcore.shapes import adapter, is_model, member_of, strip_wrappers
+from evalcore.shapes import adapter
 from evalcore.targets.options import ENVIRONMENT
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.trust.secrets import MARK, is_secret_path
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.definition import (
     MAX_DEPTH,
@@ -51,17 +51,6 @@ from evalcore.workflow.reading import (
 from evalcore.workflow.references import find_mistakes, unknown_placeholders
 
 P = TypeVar("P", bound=WorkflowPart)
-# Mistakes in what a value is, not in its kind.
-_VALUE_ERRORS: Final = frozenset(
-    {
-        "missing",
-        "too_short",
-        "string_too_short",
-        "string_pattern_mismatch",
-        "greater_than_equal",
-        "less_than_equal",
-    }
-)
 
 
 def read_part(
@@ -71,37 +60,21 @@ def read_part(
     try:
         part: P = adapter(shape).validate_python(raw)
     except ValidationError as error:
-        wrong = error if runs else _of_shape(error, shape)
+        wrong = error if runs else _of_shape(error)
         if wrong is not None:
             problems.add_invalid(wrong, raw, shape, loc)
         return None
     return part
 
 
-def _of_shape(error: ValidationError, shape: Any) -> ValidationError | None:
-    """Return the errors in the shape of a part itself, not in values or in parts below it."""
+def _of_shape(error: ValidationError) -> ValidationError | None:
+    """Return the errors in the keys of a part and in the kinds of their values, not below it."""
     errors: list[Any] = [
         {key: each[key] for key in ("type", "loc", "input", "ctx") if key in each}
         for each in error.errors(include_url=False)
-        if not _is_of_value(each) and not _is_below(shape, each["loc"])
+        if len(each["loc"]) <= 1 and each["type"].endswith(("extra_forbidden", "_type"))
     ]
     return ValidationError.from_exception_data(error.title, errors) if errors else None
-
-
-def _is_of_value(error: Mapping[str, Any]) -> bool:
-    """Whether the value is of the right kind, and only another one is expected."""
-    if error["type"] == "literal_error":
-        return isinstance(error["input"], str)
-    return error["type"] in _VALUE_ERRORS
-
-
-def _is_below(shape: Any, loc: tuple[int | str, ...]) -> bool:
-    """Whether a path leads into a part below the shape, or into a form of it."""
-    for part in loc[:-1]:
-        shape = member_of(shape, part)
-        if is_model(strip_wrappers(shape)):
-            return True
-    return any(isinstance(part, str) and part.startswith("<") for part in loc)
 
 
 def read_block(raw: object, loc: Loc, problems: Problems, *, runs: bool = True) -> Block | None:
@@ -134,76 +107,6 @@ def read_workflow(
     return read_definition(raw)
 
 
-_VARIABLE: Final = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
-# What is not here is `openai` at its `base_url`.
-_KINDS: Final = {
-    "anthropic": "anthropic",
-    "azure_openai": "azure",
-    "google": "gemini",
-    "openai": "openai",
-    "openrouter": "openrouter",
-}
-_ADDRESSES: Final = {
-    "cohere": "https://api.cohere.ai/compatibility/v1",
-    "groq": "https://api.groq.com/openai/v1",
-    "mistral": "https://api.mistral.ai/v1",
-    "ollama": "http://localhost:11434/v1",
-    "together": "https://api.together.xyz/v1",
-}
-_ELSEWHERE: Final = ("aws_bedrock",)
-
-
-class ProviderManifest(WorkflowPart):
-    """A file `custom/providers/<id>.yaml`; what an application notes of it has no effect.
-
-    Files of earlier versions have no `id`: it is the name of the file.
-    """
-
-    id: str | None = None
-    kind: str | None = None
-    name: str | None = None
-    type: str | None = None
-    api_key: str | None = None
-    base_url: str | None = None
-    is_active: bool = True
-    status: str | None = None
-    models: list[str] | None = None
-    created_at: Any = None
-    updated_at: Any = None
-    last_status_check: Any = None
-
-
-def provider_entry(raw: Mapping[str, Any], name: str, problems: Problems) -> dict[str, Any] | None:
-    """Return the entry of `targets.yaml` that a file stands for; None, noted, if it is wrong.
-
-    `${NAME}` becomes `${{ NAME }}`, which is read when the provider is asked.
-    """
-    manifest = read_part(ProviderManifest, raw, (), problems)
-    if manifest is None:
-        return None
-    if manifest.id not in (None, name):
-        problems.add(("id",), f"is '{manifest.id}', the file is that of '{name}'")
-    if not manifest.is_active:
-        problems.add(("is_active",), f"provider '{name}' is switched off; set it to true")
-    kind = (manifest.type or name).lower()
-    if kind in _ELSEWHERE:
-        advice = "name a 'base_url' that speaks OpenAI's, and 'type: openai'"
-        problems.add(("type",), f"'{kind}' has a protocol of its own; {advice}")
-        return None
-    address = manifest.base_url or _ADDRESSES.get(kind)
-    if address is None and kind not in _KINDS:
-        problems.add((), f"a provider of type '{kind}' needs 'base_url'")
-        return None
-    entry: dict[str, Any] = {"name": name, "provider": _KINDS.get(kind, "openai")}
-    if address is not None:
-        is_bare = kind == "ollama" and not address.rstrip("/").endswith("/v1")
-        entry["base_url"] = f"{address.rstrip('/')}/v1" if is_bare else address
-    if manifest.api_key is not None:
-        key = manifest.api_key
-        entry["api_key"] = key if MARK in key else _VARIABLE.sub(r"${{ \1 }}", key)
-    return entry
-
-
 _ID: Final = re.compile(r"[A-Za-z0-9_][\w.-]*", re.ASCII)
 
 
@@ -229,54 +132,27 @@ class CustomFiles:
 
     def _soul(self, name: str) -> dict[str, Any] | None:
         """Return the soul of a file: an empty one if it is wrong, None if there is no file."""
-        files = len(self.file_problems)
-        document = self._document("souls", name)
-        if document is None:
-            return {} if len(self.file_problems) > files else None
-        raw, problems = document
-        soul: dict[str, Any] = as_json(raw)
-        return {} if read_part(Soul, raw, (), problems) is None else soul
-
-    def provider(self, name: str) -> tuple[dict[str, Any], Problems] | None:
-        """Return the entry of a provider's file and where its mistakes are noted.
-
-        None if there is no file, or if it is wrong, which is noted.
-        """
-        document = self._document("providers", name)
-        if document is None:
-            return None
-        raw, problems = document
-        entry = provider_entry(raw, name, problems)
-        return None if entry is None else (entry, problems)
-
-    def _document(self, kind: str, name: str) -> tuple[dict[str, Any], Problems] | None:
-        """Return a file of `custom/` and where its mistakes are noted."""
-        if not _ID.fullmatch(name):
-            return None
-        names = tuple(f"custom/{kind}/{name}{suffix}" for suffix in (".yaml", ".yml"))
-        path = self._find(names)
+        path = self._find(f"custom/souls/{name}") if _ID.fullmatch(name) else None
         if path is None:
             return None
-        problems = Problems(shown_path(path), lambda _: None)
-        self.file_problems.append(problems)
         try:
             document = read_document(path, shown_path(path))
         except LoadError as error:
+            problems = Problems(shown_path(path), lambda _: None)
             problems.include(error.problems)
-            return None
-        problems = self.file_problems[-1] = Problems(document.file, document.locate)
-        if isinstance(document.value, dict):
-            return read_named_texts(
-                document.value, InputOrigin(path.parent, (), problems)
-            ), problems
-        problems.add((), f"a file in custom/{kind} is a mapping, got {describe(document.value)}")
-        return None
+            self.file_problems.append(problems)
+            return {}
+        problems = Problems(document.file, document.locate)
+        self.file_problems.append(problems)
+        raw = read_named_texts(document.value, InputOrigin(path.parent, (), problems))
+        return {} if read_part(Soul, raw, (), problems) is None else as_json(raw)
 
-    def _find(self, names: Sequence[str]) -> Path | None:
+    def _find(self, name: str) -> Path | None:
         """Return the nearest of the files `custom/…` upward; also where no repository says how far.
 
         A workflow in `custom/workflows` has them beside that folder.
         """
+        names = (f"{name}.yaml", f"{name}.yml")
         path = find_upward(self._folder, names).path
         folder = self._folder.resolve()
         for custom in (folder, folder.parent):
@@ -318,8 +194,8 @@ def find_providers(
 ) -> tuple[dict[str, dict[str, Any]], list[Problems]]:
     """Return `{kind, options}` by name, and the collectors of the files that have them.
 
-    A provider is an entry of the `targets.yaml`, else a file `custom/providers/NAME.yaml`. A name
-    that is neither, nor `openai` or `anthropic`, is noted at its place.
+    A provider is an entry of the `targets.yaml`. A name that is none, nor `openai` or `anthropic`,
+    is noted at its place.
     """
     if not names:
         return {}, []
@@ -329,60 +205,20 @@ def find_providers(
     except LoadError as error:
         problems.include(error.problems)
         return {}, []
-    custom = CustomFiles(folder)
     for name, loc in names.items():
-        files = len(custom.file_problems)
-        if name not in targets and (manifest := custom.provider(name)) is not None:
-            raw, in_file = manifest
-            raw = interpolate(raw, variables, (), in_file, is_secret_path)
-            targets.define(name, raw, (), in_file)
         if name in targets:
             targets.use(name, loc, problems, without=("model",))  # the soul names it
-        elif len(custom.file_problems) > files:
-            continue  # its file is wrong
         elif name not in _PROTOCOLS and targets.complete:
             providers = dict.fromkeys([*targets.names, *_PROTOCOLS])
-            advice = f"Write an entry in targets.yaml, or custom/providers/{name}.yaml"
-            problems.add(loc, f"unknown provider '{name}'.{suggest(name, providers)} {advice}")
+            hint = suggest(name, providers)
+            problems.add(loc, f"unknown provider '{name}'.{hint} Write an entry in targets.yaml")
     entries = {
         name: {"kind": target.kind, "options": dict(target.options)}
         for name, target in targets.used.items()
         if name in names
     }
     file_problems = targets.file_problems
-    of_targets = [] if file_problems is None else [file_problems]
-    return entries, [*of_targets, *custom.file_problems]
-
-
-Warned = tuple[Loc, str]
-_UNUSED_BY_BLOCK: Final = {
-    "stall_thresholds": "see 'timeout_seconds'",
-    "allowed_imports": "code may import any module",
-    "stateful": "each call has a conversation of its own",
-}
-_UNUSED_BY_SOUL: Final = {
-    "assertions": "write them in the block",
-    "tools": "souls call no tools; make a block of 'type: code' or 'http'",
-}
-
-
-def unused_keys(raw: Mapping[str, Any], souls: Mapping[str, Mapping[str, Any]]) -> Iterator[Warned]:
-    """Yield what a workflow writes and nothing reads."""
-    unused = (("blocks", raw["blocks"], _UNUSED_BY_BLOCK), ("souls", souls, _UNUSED_BY_SOUL))
-    for section, members, keys in unused:
-        for name, member in members.items():
-            for key in filter(member.get, keys):
-                text = f"{section[:-1]} '{name}': '{key}' has no effect; {keys[key]}"
-                yield (section, name, key), text
-    for name, declared in (raw.get("inputs") or {}).items():
-        if declared.get("sensitive"):
-            loc: Loc = ("inputs", name, "sensitive")
-            yield loc, f"input '{name}': 'sensitive' has no effect; what cases give is stored"
-    for key in raw.get("config") or ():
-        if key not in {"model_name", "max_workflow_depth"}:
-            yield ("config", key), f"'config.{key}' has no effect"
-    if raw.get("interface"):
-        yield ("interface",), "'interface' has no effect; declare 'inputs' of the workflow"
+    return entries, [] if file_problems is None else [file_problems]
 
 
 _SUFFIXES: Final = ("", ".yaml", ".yml")
@@ -406,7 +242,6 @@ class ExecutedWorkflow:
     ) -> None:
         self._graders = graders or Graders(path.parent)
         self.file_problems: list[Problems] = []
-        self.warned: list[Warned] = []
         self._raw, self._path, self._problems, self._options = raw, path, problems, options
         self._workflows: dict[str, dict[str, Any]] = {}
         self._root = repository_root(path.resolve().parent)
@@ -428,7 +263,7 @@ class ExecutedWorkflow:
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
-        definition = self._behaviour(self._raw, self._path, fixtures)
+        definition: dict[str, Any] = behaviour_of(as_json(self._raw))
         self._check_variants(definition, fixtures, variants)
         checks = _block_checks(self._raw, self._graders, self._problems)
         self._read_below(definition, self._path, self._problems, fixtures, 1)
@@ -456,21 +291,6 @@ class ExecutedWorkflow:
             for mistake in unknown_placeholders(workflow, self._inputs, fixtures):
                 problems.add((*prefix, *mistake.loc), mistake.message)
         return True
-
-    def _behaviour(
-        self,
-        raw: Mapping[str, Any],
-        path: Path,
-        fixtures: frozenset[str],
-    ) -> dict[str, Any]:
-        """Return what a workflow does; note its keys that have no effect."""
-        definition: dict[str, Any] = behaviour_of(as_json(raw))
-        souls = definition.get("souls") or {}
-        running = {"blocks": {k: v for k, v in raw["blocks"].items() if k not in fixtures}}
-        running_souls = {name: souls[name] for name in soul_references(running) if name in souls}
-        warned = unused_keys({**raw, **running}, _souls_of(raw, running_souls))
-        self.warned += [(loc, f"{_where(path, self._path)}{text}") for loc, text in warned]
-        return definition
 
     def _check_variants(
         self, definition: Mapping[str, Any], fixtures: frozenset[str], variants: Sequence[Variant]
@@ -534,7 +354,7 @@ class ExecutedWorkflow:
         self.file_problems += custom.file_problems
         if not self._check(raw, problems):
             return {}
-        definition = self._behaviour(raw, path, frozenset())
+        definition: dict[str, Any] = behaviour_of(as_json(raw))
         self._read_below(definition, path, problems, frozenset(), depth + 1)
         return definition
 
@@ -560,16 +380,6 @@ class ExecutedWorkflow:
         )
         self.file_problems.extend(file_problems)
         return providers
-
-
-def _souls_of(raw: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
-    """Return souls as they are written, with what has no effect in them."""
-    souls = raw.get("souls") or {}
-    return {name: souls[name] for name in names if isinstance(souls.get(name), Mapping)}
-
-
-def _where(path: Path, suite: Path) -> str:
-    return "" if path == suite else f"{shown_path(path)}: "
 
 
 def has_provider(
@@ -629,13 +439,12 @@ def named_providers(raw: Mapping[str, Any], fixtures: Collection[str]) -> Iterat
 def _block_checks(raw: Mapping[str, Any], graders: Graders, problems: Problems) -> dict[str, Any]:
     """Return the blocks' own assertions, read; they are checked whenever the block runs."""
     checks: dict[str, Any] = {}
+    reader = AssertionReader(graders, Dialect.WORKFLOW)
     for name, block in raw["blocks"].items():
         assertions = []
         for number, entry in enumerate(block.get("assertions") or ()):
             loc: Loc = ("blocks", name, "assertions", number)
-            assertion = read_assertion(
-                entry, loc, problems, block=None, folder=graders.folder, graders=graders
-            )
+            assertion = reader.read(entry, loc, problems)
             if assertion is not None:
                 assertions.append(list(assertion))
         if assertions:

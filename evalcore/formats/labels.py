@@ -43,7 +43,7 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
     name = str(path)
     suite = Problems(name, lambda _: None)
     collectors: dict[int, Problems] = {id(suite): suite}
-    labels: list[Label] = []
+    labels: dict[str, Label] = {}
     for value, loc, problems, *_ in file_tests(path, name, {}, suite):
         collectors[id(problems)] = problems
         if value is NO_TEST:
@@ -52,13 +52,12 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
             problems.add(loc, f"a label is a mapping, got {describe(value)}")
             continue
         label = _label(value, f"label-{len(labels) + 1}", threshold, loc, problems)
-        if label is not None:
-            labels.append(label)
-    _note_duplicates(labels, suite)
+        if label is not None and labels.setdefault(label.id, label) is not label:
+            problems.add(loc, f"two labels have the id '{label.id}'")
     raise_all(tuple(collectors.values()))
     if not labels:
         raise LoadError((Problem(name, None, "", "holds no label"),))
-    return labels
+    return list(labels.values())
 
 
 def _label(
@@ -114,11 +113,3 @@ def _verdict(
         return reaches(value, threshold)
     problems.add((*loc, key), f"is pass or fail, or a score from 0 to 1, not {describe(value)}")
     return None
-
-
-def _note_duplicates(labels: list[Label], problems: Problems) -> None:
-    ids: set[str] = set()
-    for label in labels:
-        if label.id in ids:
-            problems.add((), f"two labels have the id '{label.id}'")
-        ids.add(label.id)

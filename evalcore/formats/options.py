@@ -17,21 +17,20 @@ from evalcore.wording import is_unicode, suggest
 class LoadOptions:
     """What the caller lays over a suite file; None and () leave the file's word.
 
-    `baseline` is a variant, or else an earlier run by its id or as a named baseline.
-    `strict` turns warnings into mistakes. `readable_names` are the environment variables that a
-    suite may read beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the
-    variables themselves. `secrets_required` is False where no provider is asked (replay): what a
-    secret option refers to need not be set then. `executor` says that the caller executes the cases
-    of a workflow file that are not given, by a function of its own. `datasets` are addresses of
-    object stores below which files of tests may lie. `allow_imports` are the modules
-    that may be imported beside those below the suite's folder and the current one; None: it is not
-    known here which functions there are. Without `to_run` the file is only checked: what can be run
-    by AgentV alone is a warning. `local_objects` are the references to functions of the program
-    that defines the suite, which no module has. `option_names` are what the caller calls the
-    command line's flags, for messages. `script` is the script of script suites. `stop_when_decided`
-    ends a run when its sequential gates are decided. `auto_iterations` adds iterations, up to
-    `iterations`, until they are. `file_rules` are the rules by which the file is read: those of the
-    run that is graded again.
+    `baseline` is a variant, or else an earlier run by its id or as a named baseline. `strict` turns
+    warnings into mistakes. `readable_names` are the environment variables that a suite may read
+    beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the variables
+    themselves. `secrets_required` is False where no provider is asked (replay): what a secret
+    option refers to need not be set then. `executor` says that the caller executes the cases of a
+    workflow file that are not given, by a function of its own. `datasets` are addresses of object
+    stores below which files of tests may lie. `allow_imports` are the modules that may be imported
+    beside those below the suite's folder and the current one; None: it is not known here which
+    functions there are. `local_objects` are the references to functions of the program that defines
+    the suite, which no module has. `option_names` are what the caller calls the command line's
+    flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a run
+    when its sequential gates are decided. `auto_iterations` adds iterations, up to `iterations`,
+    until they are. `file_rules` are the rules by which the file is read: those of the run that is
+    graded again.
     """
 
     format: str | None = None
@@ -57,7 +56,6 @@ class LoadOptions:
     stop_when_decided: bool | None = None
     auto_iterations: bool = False
     file_rules: int = FILE_RULES
-    to_run: bool = True
     option_names: Mapping[str, str] = field(default_factory=dict)
 
     def configured(

@@ -6,30 +6,25 @@ The file is a list of entries, the same for every format (docs/reference/quarant
 from __future__ import annotations
 
 import os
-import re
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Required
 
 import yaml
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_config
+from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.documents import Document, decode, parse_document, read_bytes, read_document
+from evalcore.formats.documents import decode, parse_document, read_bytes, read_document
 from evalcore.model.quarantine import QUARANTINE_FILE, QuarantineEntry
 from evalcore.model.suite import Suite
-from evalcore.wording import describe, did_you_mean, path_text
-
-_REQUIRED: Final = {
-    "case": "the id of the case",
-    "until": "the last day on which the case does not gate (2026-12-24)",
-    "owner": "who looks after the case",
-}
-_KEYS: Final = (*_REQUIRED, "reason", "suite")
-_DAY: Final = re.compile(r"\d{4}-\d{2}-\d{2}\Z")
+from evalcore.problems import Problems
+from evalcore.shapes import adapter
+from evalcore.wording import describe, did_you_mean
 
 
 def load_quarantined(load: Callable[[], Suite], folder: Path, file: str) -> Suite:
@@ -53,12 +48,43 @@ def load_quarantined(load: Callable[[], Suite], folder: Path, file: str) -> Suit
         problems += error.problems
     if problems or suite is None:
         raise LoadError(tuple(problems))
-    warnings = _unknown_cases(suite, entries, _beside(file, path))
+    own = [entry for entry in entries if entry.applies_to(suite.definition.name)]
+    # Filters leave out cases that the file has.
+    is_whole = bool(own) and not suite.definition.filtered
+    warnings = unknown_case_warnings(suite, own, _beside(file, path)) if is_whole else ()
     return replace(suite, quarantine=entries, warnings=(*suite.warnings, *warnings))
 
 
 def _beside(file: str, path: Path) -> str:
     return str(Path(file).parent / path.name) if not Path(file).is_absolute() else str(path)
+
+
+def _text(value: Any) -> Any:
+    """Return an id such as 17 as the text that ids are in every format."""
+    return str(value) if type(value) is int else value
+
+
+def _day(text: str) -> str:
+    try:
+        if date.fromisoformat(text).isoformat() == text:
+            return text
+    except ValueError:
+        pass
+    raise ValueError(f"expected a day such as 2026-12-24, got {describe(text)}")
+
+
+Text = Annotated[str, BeforeValidator(_text), Field(min_length=1)]
+
+
+@with_config(ConfigDict(extra="forbid", strict=True))
+class QuarantineShape(TypedDict, total=False):
+    """An entry: a case, the last day on which it does not gate, and who looks after it."""
+
+    case: Required[Text]
+    until: Required[Annotated[Text, AfterValidator(_day)]]
+    owner: Required[Text]
+    reason: str | None
+    suite: Text | None
 
 
 def read_quarantine(path: Path, file: str | None = None) -> tuple[QuarantineEntry, ...]:
@@ -69,99 +95,18 @@ def read_quarantine(path: Path, file: str | None = None) -> tuple[QuarantineEntr
     if not decode(data, name).strip():
         return ()
     document = parse_document(data, name)
-    raw: Any = document.value
-    if raw is None:
+    if document.value is None:
         return ()
-    if not isinstance(raw, list):
-        message = f"expected a list of entries, each with case, until, owner; got {describe(raw)}"
-        raise LoadError((Problem(document.file, None, "", message),))
-    problems: list[Problem] = []
-    entries = [_entry(document, index, item, problems) for index, item in enumerate(raw)]
-    _refuse_twice(document, entries, problems)
-    if problems:
-        raise LoadError(tuple(problems))
-    return tuple(entry for entry in entries if entry is not None)
-
-
-def _entry(
-    document: Document, index: int, item: Any, problems: list[Problem]
-) -> QuarantineEntry | None:
-    def refuse(key: str | None, message: str) -> None:
-        loc = (index,) if key is None else (index, key)
-        line = document.locate(loc) or document.locate((index,))
-        problems.append(Problem(document.file, line, path_text(loc), message))
-
-    if not isinstance(item, Mapping):
-        refuse(None, f"expected an entry with case, until, owner; got {describe(item)}")
-        return None
-    count = len(problems)
-    for key in item:
-        if key not in _KEYS:
-            hint = did_you_mean(key, _KEYS) or f" Known: {', '.join(_KEYS)}."
-            refuse(str(key), f"unknown key.{hint}")
-    values = {key: _text(item, key, refuse) for key in _KEYS}
-    until = values["until"]
-    if until is not None and not _is_day(until):
-        refuse("until", f"expected a day such as 2026-12-24, got {describe(until)}")
-    if len(problems) > count:
-        return None
-    return QuarantineEntry(
-        case=values["case"] or "",
-        until=until or "",
-        owner=values["owner"] or "",
-        reason=values["reason"] or "",
-        suite=values["suite"],
-    )
-
-
-def _text(item: Mapping[str, Any], key: str, refuse: Callable[[str, str], None]) -> str | None:
-    value = item.get(key)
-    # The core schema reads an id such as 17 as a number; ids are texts in every format.
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if value is None or (isinstance(value, str) and not value.strip()):
-        if key in _REQUIRED:
-            refuse(key, f"is required: {_REQUIRED[key]}")
-        return None
-    if not isinstance(value, str):
-        refuse(key, f"expected text, got {describe(value)}")
-        return None
-    return value
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return bool(_DAY.match(text)) and bool(date.fromisoformat(text))
-    except ValueError:
-        return False
-
-
-def _refuse_twice(
-    document: Document, entries: list[QuarantineEntry | None], problems: list[Problem]
-) -> None:
-    first: dict[tuple[str, str | None], int] = {}
-    for index, entry in enumerate(entries):
-        if entry is None:
-            continue
-        key = entry.case, entry.suite
-        if key in first:
-            loc = (index, "case")
-            message = f"'{entry.case}' is quarantined twice (first: [{first[key]}])"
-            line = document.locate(loc)
-            problems.append(Problem(document.file, line, path_text(loc), message))
-        first.setdefault(key, index)
-
-
-def _unknown_cases(
-    suite: Suite, entries: tuple[QuarantineEntry, ...], file: str
-) -> tuple[str, ...]:
-    """Return a warning for each entry whose case the suite does not have."""
-    definition = suite.definition
-    own = [entry for entry in entries if entry.applies_to(definition.name)]
-    # Filters leave out cases that the file has.
-    if not own or definition.filtered:
-        return ()
-    return unknown_case_warnings(suite, own, file)
+    problems = Problems(document.file, document.locate)
+    problems.check_shape(document.value, list[QuarantineShape])
+    problems.raise_if_any()
+    entries: dict[tuple[str, str | None], QuarantineEntry] = {}
+    for index, written in enumerate(adapter(list[QuarantineShape]).validate_python(document.value)):
+        entry = QuarantineEntry(**{**written, "reason": written.get("reason") or ""})
+        if entries.setdefault((entry.case, entry.suite), entry) is not entry:
+            problems.add((index, "case"), f"'{entry.case}' is quarantined twice")
+    problems.raise_if_any()
+    return tuple(entries.values())
 
 
 def unknown_case_warnings(

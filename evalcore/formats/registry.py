@@ -14,7 +14,6 @@ from evalcore.formats.includes import ScriptDocument, read_script_document
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
-from evalcore.formats.sources import is_skill_evals
 from evalcore.model.suite import Format, Suite
 from evalcore.wording import describe, did_you_mean, path_text
 
@@ -82,9 +81,7 @@ FORMATS: Mapping[Format, FormatRow] = {
     Format.TEST_FILE: FormatRow(
         "evalcore.formats.test_file.loader",
         "load_test_file",
-        lambda raw: (
-            any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS) or is_skill_evals(raw)
-        ),
+        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
         "test_file_schema",
         "Test file",
     ),
@@ -136,7 +133,7 @@ def json_schema(format_: str) -> dict[str, Any]:
 
 def load_suite(
     path: Path,
-    options: LoadOptions,
+    options: LoadOptions | None = None,
     *,
     name: str | None = None,
     script: str | None = None,
@@ -152,7 +149,7 @@ def load_suite(
     check_file_name(path, file)
 
     def load() -> Suite:
-        return _load_suite(path, options, file=file, script=script, opened=opened)
+        return _load_suite(path, options or LoadOptions(), file=file, script=script, opened=opened)
 
     return load_quarantined(load, path.parent, file)
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import count, islice
 from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple, TextIO
+from typing import Any, Final, NamedTuple, TextIO
 
 from evalcore.checks.dialects import assertion_words, column_types
 from evalcore.errors import LoadError, Problem
@@ -24,7 +24,7 @@ from evalcore.formats.documents import (
     too_large_at,
 )
 from evalcore.problems import Problems
-from evalcore.wording import Loc, Locate, counted, describe, suggest, value_text
+from evalcore.wording import Loc, counted, describe, suggest, value_text
 
 MAX_CELL_CHARACTERS = 16 * 1024 * 1024
 _DELIMITERS = ",;\t|"
@@ -40,7 +40,6 @@ class CsvRows:
         self.header: tuple[str, ...] = ()
         self._path = path
         self._name = name
-        self._nameless: set[int] = set()
 
     def read(self, problems: Problems) -> Iterator[dict[str, str | None]]:
         """Yield each row's cells by column, an empty one as None; note rows that do not fit.
@@ -100,46 +99,25 @@ class CsvRows:
         for name, number in Counter(filter(None, names)).items():
             if number > 1:
                 problems.add((), f"the column '{name}' is there {number} times; rename all but one")
+        last = max(column for column, name in enumerate(names) if name)
+        for column in (column for column in range(last) if not names[column]):
+            message = f"column {column + 1} has no name; name the column, or leave it out"
+            raise_problem(self._name, self.line, message)
         self.header = names
 
     def _uneven(self, cells: Sequence[str], problems: Problems) -> dict[str, str | None] | None:
-        """Return the row if only nameless columns make it uneven; note it if not."""
+        """Return the row if only empty cells make it uneven; note it if not."""
         names = self.header
-        named = {name: cell or None for name, cell in zip(names, cells, strict=False) if name}
-        extra = [cell for cell, name in zip(cells, names, strict=False) if not name]
-        extra.extend(cells[len(names) :])
+        columns = counted(len(list(filter(None, names))), "column")
         if len(cells) < len(names):
-            columns = counted(len(names), "column")
             problems.add((), f"{counted(len(cells), 'cell')}, but the header names {columns}")
             return None
-        if self._note_nameless(cells, problems):
-            return None
-        if any(extra):
-            problems.add(
-                (),
-                f"{counted(len(cells), 'cell')}, but the header names "
-                f"{counted(len(list(filter(None, names))), 'column')}; "
-                "quote a cell that contains the separator",
-            )
+        named = {name: cell or None for name, cell in zip(names, cells, strict=False) if name}
+        if any(cells[len(named) :]):
+            message = f"{counted(len(cells), 'cell')}, but the header names {columns}; "
+            problems.add((), f"{message}quote a cell that contains the separator")
             return None
         return named
-
-    def _note_nameless(self, cells: Sequence[str], problems: Problems) -> bool:
-        """Note each column before the last one that has cells and no name, once.
-
-        Programs write row numbers so. Return whether the row has a cell of such a column.
-        """
-        last = max(column for column, name in enumerate(self.header) if name)
-        nameless = [
-            column
-            for column, (name, cell) in enumerate(zip(self.header[:last], cells, strict=False))
-            if cell and not name
-        ]
-        for column in sorted(set(nameless) - self._nameless):
-            where = f"column {column + 1}, which line {self.header_line} does not name"
-            problems.add((), f"a cell in {where}; name the column, or leave it out")
-        self._nameless.update(nameless)
-        return bool(nameless)
 
     def _raise_undecodable(self) -> None:
         with self._path.open("rb") as file:
@@ -217,58 +195,29 @@ MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
     """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
-    number = 0
-    problems = Problems(name, lambda _: number, cheap=True)
-    try:
-        with path.open("rb") as file:
-            for number, line in enumerate(byte_lines(file), 1):
-                value = line_value(line, number, problems)
-                if line is None or value is NO_TEST:
-                    continue
-                if type(value) is dict:
-                    name_by_number(value)
-                    if "output" in value:
-                        move_output(value, (), problems)
-                yield RawTest(value, (), problems, marked=False, is_data=True)
-    except OSError as error:
-        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+    rows = JsonRows(path, name)
+    problems = Problems(name, lambda _: rows.number, cheap=True)
+    for value in rows.lines(problems):
+        if type(value) is dict:
+            name_by_number(value)
+            if "output" in value:
+                move_output(value, (), problems)
+        yield RawTest(value, (), problems, marked=False, is_data=True)
     yield RawTest(NO_TEST, (), problems)
 
 
-def line_value(line: bytes | None, number: int, problems: Problems) -> Any:
-    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong.
-
-    Raises `LoadError` if the first line begins a file in UTF-16.
-    """
-    if line is None:
-        limit = MAX_LINE_BYTES // 2**20
-        problems.add((), f"a line of more than {limit} MiB; move the input to a file")
-        return NO_TEST
-    content = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-    if number == 1:
-        refuse_utf16(content, problems.file)
+def _line_value(line: bytes, problems: Problems) -> Any:
+    """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
     try:
-        value, problems.replaced = parse_row(content)
+        value, problems.replaced = parse_row(line)
     except ValueError as error:
-        if content.strip():
-            problems.add((), _line_reason(content, error))
+        if line.strip():
+            problems.add((), _line_reason(line, error))
         return NO_TEST
-    if (loc := too_large_at(content, value)) is not None:
+    if (loc := too_large_at(line, value)) is not None:
         problems.add(loc, TOO_LARGE)
         return NO_TEST
     return value
-
-
-def byte_lines(file: BinaryIO) -> Iterator[bytes | None]:
-    """Yield the lines; None for one of more than `MAX_LINE_BYTES`, which is never read whole."""
-    for line in iter(partial(file.readline, MAX_LINE_BYTES + 1), b""):
-        if len(line) <= MAX_LINE_BYTES:
-            yield line
-            continue
-        part = line
-        while part and not part.endswith(b"\n"):
-            part = file.readline(MAX_LINE_BYTES)
-        yield None
 
 
 def open_reason(error: OSError) -> str:
@@ -290,49 +239,58 @@ def _line_reason(line: bytes, error: ValueError) -> str:
 
 
 class JsonRows:
-    """The rows of a file; `columns` are the keys of those that were read, in their order."""
+    """The rows of a file; `columns` are the keys of those that were read, in their order.
+
+    `number` is that of the line that is being read.
+    """
 
     def __init__(self, path: Path, name: str) -> None:
         self.columns: dict[str, None] = {}
+        self.number: int | None = 0
         self._path, self._name = path, name
-        self._loc: Loc = ()
-        self._locate: Locate = lambda _: None
-
-    def line(self) -> int | None:
-        """Return the line at which the row begins that is being read."""
-        return self._locate(self._loc)
 
     def read(self, problems: Problems) -> Iterator[dict[str, Any]]:
         """Yield the objects; note other values. Raises `LoadError` for a file of another form."""
         in_lines = self._path.suffix.lower() == ".jsonl"
-        for row in self._lines(problems) if in_lines else self._listed():
+        for row in self.lines(problems) if in_lines else self._listed():
             if isinstance(row, dict):
                 self.columns |= dict.fromkeys(row)
                 yield row
             else:
                 problems.add((), f"expected a mapping, got {describe(row)}")
 
-    def _lines(self, problems: Problems) -> Iterator[Any]:
-        number = 0
-        self._locate = lambda _: number
+    def lines(self, problems: Problems) -> Iterator[Any]:
+        """Yield the values of a file of JSON lines; note lines that hold none.
+
+        A line of more than `MAX_LINE_BYTES` is never read whole.
+        """
         try:
             with self._path.open("rb") as file:
-                for number, line in enumerate(byte_lines(file), start=1):
-                    value = line_value(line, number, problems)
+                read = partial(file.readline, MAX_LINE_BYTES + 1)
+                for self.number, line in enumerate(iter(read, b""), 1):
+                    if self.number == 1:
+                        refuse_utf16(line, self._name)
+                        line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
+                    if len(line) > MAX_LINE_BYTES:
+                        limit = MAX_LINE_BYTES // 2**20
+                        message = f"a line of more than {limit} MiB; move the input to a file"
+                        problems.add((), message)
+                        while line and not line.endswith(b"\n"):
+                            line = file.readline(MAX_LINE_BYTES)  # noqa: PLW2901
+                        continue
+                    value = _line_value(line, problems)
                     if value is not NO_TEST:
                         yield value
         except OSError as error:
-            raise LoadError((Problem(self._name, None, "", open_reason(error)),)) from error
+            raise_problem(self._name, None, open_reason(error))
 
     def _listed(self) -> Iterator[Any]:
         document = read_document(self._path, self._name)
-        self._locate = document.locate
         rows, loc = listed_rows(document.value)
         if not isinstance(rows, list):
-            line = document.locate(loc)
-            raise LoadError((Problem(self._name, line, "", "expected a list of rows"),))
+            raise_problem(self._name, document.locate(loc), "expected a list of rows")
         for index, row in enumerate(rows):
-            self._loc = (*loc, index)
+            self.number = document.locate((*loc, index))
             yield row
 
 
@@ -366,8 +324,6 @@ _OTHER_NAMES: Final = {
     "expectedoutcome": "criteria",
     "rubric": "rubrics",
 }
-# Near names are compared from this many letters on: `cost` and `host` are both words.
-_SHORTEST_NEAR: Final = 5
 
 REQUIRED: Final = ("id", "input")
 """The columns without which a table is no table of tests."""
@@ -501,7 +457,7 @@ class _Table(Problems):
     def line(self) -> int | None:
         """Return the line of a row in CSV or JSON, or the number of a Parquet row (from 1)."""
         if self.json:
-            return self.json.line()
+            return self.json.number
         return self.csv.line if self.csv else self.index + 1
 
     def add(self, loc: Loc, message: str, *, label: str = "") -> None:
@@ -628,10 +584,8 @@ def _meaning(column: str) -> str | None:
         return None
     if near in _PARTS - {"rubrics"}:
         return f"is '{near}' of a test, which no cell can hold: write the tests as YAML or JSON"
-    if near in _FIELDS:
-        return f"is no field of a test: call the column '{near}'"
-    if near in column_types():
-        return f"is not read as an assertion: call the column '{near}'"
+    if near in (*_FIELDS, *column_types()):
+        return f"is not read as '{near}': call the column so"
     return f"names the assertion '{near}', which no cell can hold: write it in 'assertions' as JSON"
 
 
@@ -643,9 +597,8 @@ def _nearest(written: str, names: Mapping[str, str]) -> str | None:
     """Return the name from which one edit leads to what is written: a letter, or two swapped."""
     from rapidfuzz.distance import OSA
 
-    if len(written) < _SHORTEST_NEAR:
-        return None
-    near = (name for letters, name in names.items() if OSA.distance(written, letters) <= 1)
+    # `cost` and `host` are both words.
+    near = (names[each] for each in names if OSA.distance(written, each) <= (len(written) > 4))
     return next(near, None)
 
 

@@ -6,7 +6,6 @@ import glob
 import hashlib
 import os
 import stat
-import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -40,70 +39,10 @@ from evalcore.trust.files import (
     matching_files,
     place_inside,
     repository_root,
-    resolve_folder,
     resolve_inside,
 )
 from evalcore.trust.machine_faults import temporary_folder
 from evalcore.wording import Loc, shown_path
-
-EVALS: Final = "evals"
-
-
-def is_skill_evals(raw: Mapping[str, Any]) -> bool:
-    """Whether a mapping is Agent Skills' `evals.json`: `evals` that are no blocks of a workflow."""
-    evals = raw.get(EVALS)
-    if not isinstance(evals, list) or "workflow" in raw:
-        return False
-    return "skill_name" in raw or any(isinstance(e, dict) and "prompt" in e for e in evals)
-
-
-# Less is hashed in the time that a thread takes.
-_LEAST_BYTES: Final = 4 * 1024 * 1024
-# A thread waits up to 5 ms for Python's lock after each piece.
-_PIECE_BYTES: Final = 4 * 1024 * 1024
-
-
-def file_digest(path: Path) -> Callable[[], str]:
-    """Return what gives the SHA-256 (hex) of a file; of a large one once a thread has made it.
-
-    Raises `OSError` if the file cannot be opened, and what is returned does if it cannot be read.
-    """
-    with path.open("rb") as file:
-        if path.stat().st_size < _LEAST_BYTES:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return lambda: digest
-    return _ThreadedDigest(path)
-
-
-class _ThreadedDigest:
-    """The digest of a file that a thread reads."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._hash = hashlib.sha256()
-        self._error: OSError | MemoryError | None = None
-        self._is_read = threading.Event()
-        try:
-            threading.Thread(target=self._read, daemon=True).start()
-        except RuntimeError:  # a limit of processes or memory lets no thread be made
-            self._read()
-
-    def __call__(self) -> str:
-        """Wait for the digest and return it; raise what went wrong as it was made."""
-        self._is_read.wait()
-        if self._error is not None:
-            raise self._error
-        return self._hash.hexdigest()
-
-    def _read(self) -> None:
-        try:
-            with self._path.open("rb") as file:
-                while piece := file.read(_PIECE_BYTES):
-                    self._hash.update(piece)
-        except (OSError, MemoryError) as error:
-            self._error = error
-        finally:
-            self._is_read.set()
 
 
 def names_stored_cases(tests: Any) -> bool:
@@ -248,53 +187,6 @@ def _is_match(parts: Sequence[str], patterns: Sequence[str]) -> bool:
     return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
-CASE_FILES: Final = ("case.yaml", "case.yml")
-_TEMPLATE: Final = "workspace"
-
-
-def case_folders(
-    root: Path, folder: Path, name: str, loc: Loc, problems: Problems
-) -> Iterator[RawTest]:
-    """Yield the test of each subfolder of `name` that holds a `case.yaml`, in order of the names.
-
-    A test without `id` has the subfolder's name. A subfolder `workspace` is the template of a test
-    that says nothing else of its workspace. Raises `EvalError` if the folder is not there.
-    """
-    parent = resolve_folder(root, folder, name)
-    cases = [
-        path
-        for subfolder in sorted(parent.iterdir())
-        if (path := _case_file(subfolder)) is not None and path.resolve().is_relative_to(root)
-    ]
-    if not cases:
-        problems.add(loc, f"no folder in '{name}' holds a {CASE_FILES[0]}")
-    for path in cases:
-        try:
-            document = read_document(path, shown_path(path))
-        except LoadError as error:
-            problems.include(error.problems)
-            continue
-        in_file = Problems(document.file, document.locate)
-        yield RawTest(NO_TEST, (), in_file)
-        yield RawTest(_completed(document.value, path.parent, folder), (), in_file)
-
-
-def _case_file(folder: Path) -> Path | None:
-    names = CASE_FILES if folder.is_dir() else ()
-    return next((folder / name for name in names if (folder / name).is_file()), None)
-
-
-def _completed(value: Any, case_folder: Path, folder: Path) -> Any:
-    """Return a test with what its folder says: its id, and its workspace's template."""
-    if not isinstance(value, dict):
-        return value
-    test = {"id": case_folder.name, **value}
-    template = case_folder / _TEMPLATE
-    if "workspace" not in test and template.is_dir():
-        test["workspace"] = {"template": os.path.relpath(template, folder.resolve())}
-    return test
-
-
 class NamedFiles(NamedTuple):
     """How files of tests that a suite names are read.
 
@@ -401,21 +293,14 @@ def _refuse_stream(path: Path, name: str) -> None:
         raise LoadError((Problem(name, None, "", message),))
 
 
-def digest_of(path: Path, name: str) -> Callable[[], str]:
-    """Return what gives a file's SHA-256 (`file_digest`); raise `LoadError`, as it does."""
+def digest_of(path: Path, name: str) -> str:
+    """Return a file's SHA-256 (hex); raise `LoadError` for a file that cannot be read as rows."""
     _refuse_stream(path, name)
     try:
-        digest = file_digest(path)
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-
-    def wait() -> str:
-        try:
-            return digest()
-        except OSError as error:
-            raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
-
-    return wait
 
 
 def named_tests(
@@ -442,9 +327,6 @@ def named_tests(
             written.removeprefix("file://"), folder, root, name_loc, problems
         ):
             try:
-                if name.endswith("/") or (folder / name).is_dir():
-                    yield from case_folders(root, folder, name, name_loc, problems)
-                    continue
                 path = resolve_inside(root, folder, name)
             except (EvalError, OSError) as error:
                 problems.add(name_loc, str(error))
@@ -524,9 +406,6 @@ _WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
 COMPARED: Final = frozenset(
     {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
 )
-_TEXT_KEYS: Final = frozenset(
-    {"assertions", "criteria", "expected_output", "fixtures", "id", "input", "metadata", "tags"}
-)
 _INSTEAD: Final = (
     "a row of data adds nothing that runs; declare it in the suite file or, for a file of rows, in "
     "the defaults file beside it (`assertions:`)"
@@ -548,7 +427,7 @@ NOTHING_DECLARED: Final = RowRules()
 
 def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[tuple[Loc, str]]:
     """Yield what a row holds that only a suite file may, each with its path and a message."""
-    if not isinstance(test, dict) or _is_plain(test):
+    if not isinstance(test, dict):
         return
     yield from _of_lists(test, (), rules)
     turns = test.get("turns")
@@ -565,17 +444,6 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
         for key in _WORKSPACE:
             if workspace.get(key):
                 yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
-
-
-def _is_plain(test: Mapping[str, Any]) -> bool:
-    """Whether a row has texts that are compared, and nothing in which something else may stand."""
-    assertions = test.get("assertions")
-    if not test.keys() <= _TEXT_KEYS or type(assertions) is not list:
-        return False
-    for assertion in assertions:  # twice as quick as `all` with a generator
-        if type(assertion) is not dict or not _is_compared(assertion):
-            return False
-    return True
 
 
 def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:

@@ -14,7 +14,7 @@ from evalcore.errors import UsageError
 from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
-from evalcore.formats.variables import Variables, interpolate, unread_prompts
+from evalcore.formats.variables import Variables, interpolate
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
@@ -67,13 +67,6 @@ _NO_EFFECT: Final = (
     "thinking_budget",
     "version",
 )
-_AGENTS: Final = frozenset(
-    {
-        *("claude", "claude-cli", "claude-code", "claude-sdk", "codex", "codex-cli"),
-        *("copilot", "copilot-cli", "copilot-log", "copilot-sdk", "pi", "pi-agent-sdk"),
-        *("pi-cli", "pi-coding-agent", "vscode", "vscode-insiders"),
-    }
-)
 
 
 class TranslatedTarget(NamedTuple):
@@ -112,16 +105,6 @@ def translated(raw: Mapping[str, Any]) -> TranslatedTarget:
 def own_name(key: str | int) -> str | int:
     """Return what an option of AgentV's is called here."""
     return _NAMES.get(key, key) if isinstance(key, str) else key
-
-
-def agent_hint(provider: str) -> str:
-    """Return what to write in place of a coding agent of AgentV's; "" for any other provider."""
-    if provider not in _AGENTS:
-        return ""
-    return (
-        f"AgentV's agent '{provider}' is not built in; run its command line: "
-        "`provider: cli` with `command: … {PROMPT_FILE} …`"
-    )
 
 
 def _renamed(entry: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
@@ -259,17 +242,14 @@ class Targets:
         problems: Problems,
         *,
         in_file: bool = True,
-        to_run: bool = True,
         strict: bool = False,
     ) -> None:
         """Take the suite's own targets (None if it has none), their variables already read.
 
-        `in_file` says that they stand in a file, where a literal secret can be read again. Without
-        `to_run` an agent of AgentV that is not built in is a warning: its file is right. `strict`
+        `in_file` says that they stand in a file, where a literal secret can be read again. `strict`
         makes mistakes of prompts without the question.
         """
         self._strict = strict
-        self._to_run = to_run
         self.used: dict[str, Target] = {}
         self.sound: set[str] = set()
         self.file_problems: Problems | None = None
@@ -502,13 +482,7 @@ class Targets:
         try:
             model = options_model(target.kind)
         except UsageError as error:
-            hint = agent_hint(target.kind)
-            if hint and not self._to_run:
-                self._noted.append(
-                    f"{problems.file}: {label}: {hint}, or choose another by --target"
-                )
-            else:
-                problems.add((*loc, "provider"), hint or str(error), label=label)
+            problems.add((*loc, "provider"), str(error), label=label)
             return
         merged = merged_options(target, variant)
         # A value that the model accepts for certain: the name of the option.
@@ -520,12 +494,10 @@ class Targets:
                 where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})
                 own = merged_options(bare, variant)
             check_schemas(own, loc, problems, label)
-            warnings = [*unread_prompts(target.kind, own)]
-            if not warnings:
-                faults = [
-                    fault for fault in template_faults(target.kind, merged) if fault.path[0] in own
-                ]
-                warnings = note_templates(faults, loc, problems, label, strict=self._strict)
+            faults = [
+                fault for fault in template_faults(target.kind, merged) if fault.path[0] in own
+            ]
+            warnings = note_templates(faults, loc, problems, label, strict=self._strict)
             self._noted.extend(f"{where}: {warning}" for warning in warnings)
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:

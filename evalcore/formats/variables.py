@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +11,6 @@ from typing import Any, Final
 from evalcore.formats.documents import read_bytes
 from evalcore.formats.options import LoadOptions
 from evalcore.problems import Problems
-from evalcore.targets.registry import MODEL_KINDS
 from evalcore.trust.secrets import (
     MARK,
     PROVIDER_KEYS,
@@ -172,7 +171,6 @@ def _value(
 
 
 _SUFFIXES: Final = (".md", ".markdown", ".txt", ".prompt", ".j2", ".tmpl")
-_SENT_TEXTS: Final = ("system_prompt", "prompt_template")
 _LONGEST: Final = 500
 
 
@@ -185,14 +183,3 @@ def names_file(written: str) -> bool:
     if written.startswith(("./", "../", "/")):
         return True
     return " " not in written and written.lower().endswith(_SUFFIXES)
-
-
-def unread_prompts(kind: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a warning for each prompt of a model that reads as the name of a file."""
-    for name in _SENT_TEXTS if kind in MODEL_KINDS else ():
-        written = options.get(name)
-        if isinstance(written, str) and names_file(written):
-            yield (
-                f"`{name}` is sent as it stands, no file is read: '{written}'. Write the prompt "
-                "itself, of several lines after `|`"
-            )

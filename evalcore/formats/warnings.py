@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.checks.base import Check, Fault
@@ -28,15 +28,8 @@ if TYPE_CHECKING:
     from evalcore.checks.conditions import Condition
 
 
-_MAX_NAMES = 3
-_MOST_LISTED = 200
-
-
-@dataclass(slots=True)
-class _Group:
-    count: int = 0
-    names: list[str] = field(default_factory=list)
-    texts: dict[str, None] = field(default_factory=dict)
+_MOST_LINES: Final = 3
+_MOST_NAMES: Final = 50
 
 
 class CaseWarnings:
@@ -44,46 +37,31 @@ class CaseWarnings:
 
     def __init__(self, *, strict: bool) -> None:
         self._strict = strict
-        self._groups: dict[str, _Group] = {}
+        self._names: dict[str, list[str]] = {}
 
-    def add(self, text: str, loc: Loc, problems: Problems, *, name: str, several: str) -> None:
-        """Keep a warning about what stands at `loc` and is called `name`.
-
-        `several` replaces more than three texts that share it: `{count}` is their number, `{names}`
-        the first of their names, `{all_names}` up to 200.
-        """
+    def add(self, reason: str, loc: Loc, problems: Problems, *, name: str = "") -> None:
+        """Keep a warning about what stands at `loc` and is called `name`, its path by default."""
         if self._strict:
-            problems.add(loc, text.removeprefix(f"{name}: "))
-            return
-        group = self._groups.setdefault(several, _Group())
-        group.count += 1
-        if len(group.names) < _MOST_LISTED:
-            group.names.append(name)
-        if len(group.texts) < _MAX_NAMES:
-            group.texts[text] = None
+            problems.add(loc, reason, label=name)
+        else:
+            self._names.setdefault(reason, []).append(name or path_text(loc))
 
     def add_replaced(self, name: str, loc: Loc, problems: Problems) -> None:
         """Keep a warning for each thing that was replaced in the row that is being read."""
         for note in problems.replaced:
-            several = f"{{count}} tests ({{names}}): {note}"
-            self.add(f"{name}: {note}", loc, problems, name=name, several=several)
+            self.add(note, loc, problems, name=name)
 
     @property
     def texts(self) -> list[str]:
-        """The warnings, in the order of the first of each."""
+        """The warnings, in the order of the first of each; of many places the first ones."""
         texts: list[str] = []
-        for several, group in self._groups.items():
-            few = group.count <= _MAX_NAMES
-            texts += group.texts if few else [_line(several, group)]
+        for reason, names in self._names.items():
+            if len(names) <= _MOST_LINES:
+                texts += (f"{name}: {reason}" for name in dict.fromkeys(names))
+            else:
+                listed = [*names[:_MOST_NAMES], *(["…"] if len(names) > _MOST_NAMES else [])]
+                texts.append(f"{', '.join(listed)} ({len(names)}): {reason}")
         return texts
-
-
-def _line(several: str, group: _Group) -> str:
-    most = _MOST_LISTED if "{all_names}" in several else _MAX_NAMES
-    more = ["…"] if group.count > most else []
-    names = ", ".join([*group.names[:most], *more])
-    several = several.replace("{all_names}", "{names}")
-    return several.replace("{count}", str(group.count)).replace("{names}", names)
 
 
 _MAX_JUDGE_NAMES: Final = 3
@@ -221,27 +199,10 @@ class ReferenceFields:
     def __init__(self) -> None:
         self._missing: set[str] = set()
         self._present: set[str] = set()
-        self._required: set[str] = set()
 
-    def compare(self, fields: Mapping[str, bool]) -> None:
-        """Note the fields of an assertion, and which of them are required."""
+    def compare(self, fields: Iterable[str]) -> None:
+        """Note the fields of an assertion."""
         self._missing.update(path for path in fields if path not in self._present)
-        self._required.update(path for path, required in fields.items() if required)
-
-    def warnings(self, file: str, *, strict: bool) -> list[str]:
-        """Return a warning of the optional fields that no case has; in strict mode raise it.
-
-        What no case has is known once `absent` has looked.
-        """
-        skipped = sorted(self._missing - self._required)
-        if not skipped:
-            return []
-        have = "has it" if len(skipped) == 1 else "has them"
-        names = ", ".join(map(repr, skipped))
-        text = f"'field-accuracy' skips {names}: no test's 'expected_output' {have}"
-        if strict:
-            raise LoadError((Problem(file, None, "", text),))
-        return [text]
 
     def note(self, case: Case) -> None:
         """Note the fields that the case's expected output has."""
@@ -279,11 +240,8 @@ def examine_condition(
         _note(fault, (*loc, "assertion", "condition", *fault.path), problems, warnings)
     if condition.kind not in ("starts_with", "ends_with") or condition.expected_value != "":
         return
-    at = (*loc, "assertion", "condition")
-    path = path_text(at)
     reason = f"'{condition.kind}' can never fail on any value: its text is empty"
-    several = f"{{count}} conditions ({{names}}): {reason}"
-    warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
+    warnings.add(reason, (*loc, "assertion", "condition"), problems)
 
 
 def note_empty(
@@ -298,13 +256,11 @@ def note_empty(
     With `warnings` it is a warning.
     """
     for key, reason in _empty_parts(assertion):
-        at = (*loc, key) if key else loc
+        at = (*loc, key)
         if warnings is None:
             problems.add(at, reason, label=label)
-            continue
-        path = path_text(at)
-        several = f"{{count}} assertions ({{names}}): {reason}"
-        warnings.add(f"{path}: {reason}", at, problems, name=path, several=several)
+        else:
+            warnings.add(reason, at, problems)
 
 
 def _empty_parts(assertion: Assertion) -> Iterator[tuple[str, str]]:
@@ -317,14 +273,6 @@ def _empty_parts(assertion: Assertion) -> Iterator[tuple[str, str]]:
         if text == "":
             trimmed = " after trimming" if params[key] else ""
             yield "value", f"is empty{trimmed}: {_certain(kind, passes=not assertion.negate)}"
-    elif assertion.check == "field-accuracy":
-        if not any(field.get("weight", 1.0) for field in params["fields"]):
-            yield "fields", f"{_certain(kind, passes=False)}: no field has any weight"
-    elif assertion.check == "composite" and params["aggregator"]["type"] == "mean":
-        members = [Assertion(*member) for member in params["members"]]
-        own = params["aggregator"].get("weights") or {}
-        if members and not any(own.get(member.name, member.weight) for member in members):
-            yield "", f"{_certain(kind, passes=False)}: no member has any weight"
 
 
 # The fields that hold the text which every output holds if it is empty.
@@ -351,33 +299,6 @@ def _empty_members(assertion: Assertion, values: Sequence[str]) -> Iterator[tupl
 
 def _certain(kind: str, *, passes: bool) -> str:
     return f"'{kind}' can never {'fail' if passes else 'pass'}"
-
-
-def note_weightless(
-    assertions: Sequence[Assertion],
-    loc: Loc,
-    problems: Problems,
-    label: str = "",
-    warnings: CaseWarnings | None = None,
-) -> None:
-    """Note a case at `loc` of which no assertion has any weight, so that its score is always 0.
-
-    Assertions of one block have a score of their own. With `warnings` it is a warning.
-    """
-    if all(assertion.weight for assertion in assertions):
-        return
-    weights: dict[str | None, float] = {}
-    for assertion in assertions:
-        weights[assertion.block] = weights.get(assertion.block, 0.0) + assertion.weight
-    if all(weights.values()):
-        return
-    reason = "no assertion has any weight, so the score is always 0; give one a 'weight' above 0"
-    if warnings is None:
-        problems.add(loc, reason, label=label)
-        return
-    path = path_text(loc)
-    several = f"{{count}} cases ({{names}}): {reason}"
-    warnings.add(f"{path}: {reason}", loc, problems, name=path, several=several)
 
 
 def examine_assertion(
@@ -413,6 +334,4 @@ def _note(fault: Fault, at: Loc, problems: Problems, warnings: CaseWarnings | No
     if not fault.is_warning:
         problems.add(at, fault.message)
     elif warnings is not None:
-        path = path_text(at)
-        several = f"{{count}} places ({{names}}): {fault.message}"
-        warnings.add(f"{path}: {fault.message}", at, problems, name=path, several=several)
+        warnings.add(fault.message, at, problems)

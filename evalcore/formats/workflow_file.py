@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import reduce
 from operator import or_
 from pathlib import Path
@@ -16,8 +16,9 @@ from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.datasets.reference import SCHEME, names_dataset
 from evalcore.errors import UsageError
+from evalcore.formats.assertions import AssertionReader, CustomAssertion
 from evalcore.formats.documents import Document, as_json
-from evalcore.formats.executed_workflow import CustomFiles, Warned, judges_of, read_block, read_part
+from evalcore.formats.executed_workflow import CustomFiles, judges_of, read_block, read_part
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -35,8 +36,7 @@ from evalcore.formats.section import (
     threshold_of,
 )
 from evalcore.formats.sources import append_case, dataset_tests, forbidden_parts
-from evalcore.formats.warnings import CaseWarnings, UnjudgedCases, note_weightless
-from evalcore.formats.workflow_harness.assertions import CustomAssertion, read_assertion
+from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
 from evalcore.gates.builtin import Threshold
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
@@ -141,7 +141,6 @@ TARGET = "workflow"
 _NOTHING_EXECUTES = (
     "nothing can execute the workflow: add fixtures, or blocks whose souls name a `provider`"
 )
-_NO_ASSERTIONS = "{count} cases ({names}) have no 'expected': they assert nothing"
 Fixtures = Mapping[str, str | MeasuredFixture]
 """The given output of each block, perhaps with its measures."""
 
@@ -178,7 +177,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     baseline = settings.baseline([variant.id for variant in variants])
     raise_all((problems, *file_problems, *graders.file_problems))
     _check_target(options, document.file)
-    warnings = [*reader.warnings, *execution.warnings, *selection.finish(document.file)]
+    warnings = [*reader.warnings, *selection.finish(document.file)]
     workflow = raw.get("workflow") or {}
     definition = SuiteDefinition(
         name=suite_name(path, section.get("name"), workflow.get("name")),
@@ -227,7 +226,6 @@ class _Execution:
     graders: Graders
     needed: bool = False
     custom: CustomFiles | None = None
-    warnings: list[str] = field(default_factory=list)
 
     def possible(self, fixture_blocks: Collection[str]) -> bool:
         """Whether a case with fixtures for these blocks can be executed.
@@ -263,15 +261,8 @@ class _Execution:
             )
             options = workflow.options(fixture_blocks, self.variants, inputs)
             file_problems = workflow.file_problems
-            self._warn(workflow.warned)
         custom = self.custom.file_problems if self.custom else ()
         return Target(TARGET, "workflow", options), [*file_problems, *custom]
-
-    def _warn(self, warned: Sequence[Warned]) -> None:
-        for loc, text in warned:
-            if self.options.strict:
-                self.problems.add(loc, text)
-            self.warnings.append(text)
 
 
 def _is_misshapen(problems: Problems) -> bool:
@@ -368,10 +359,8 @@ class _CaseReader:
         fixtures = raw.get("fixtures") or {}
         if not execution.possible(fixtures):
             absent = ", ".join(sorted(set(raw.get("expected") or ()) - set(fixtures))) or "a block"
-            name = f"'{case.id}'"
-            text = f"Case {name} has no fixture for {absent}, and {_NOTHING_EXECUTES}"
-            several = f"{{count}} cases ({{names}}) lack fixtures, and {_NOTHING_EXECUTES}"
-            self._warnings.add(text, loc, self._problems, name=name, several=several)
+            reason = f"no fixture for {absent}, and {_NOTHING_EXECUTES}"
+            self._warnings.add(reason, loc, self._problems, name=f"case '{case.id}'")
             return case._replace(reason_not_executable=NO_EXECUTOR.format(id=case.id))
         blocks, before = frozenset(fixtures), self._fixture_blocks
         self._fixture_blocks = blocks if before is None else before & blocks
@@ -388,13 +377,9 @@ class _CaseReader:
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
         assertions = self._assertions(expected, (*loc, "expected"))
-        at = (*loc, "expected")
-        note_weightless(assertions, at, self._problems, warnings=self._warnings)
         if not expected and isinstance(raw.get("id"), str):
-            text = f"Case '{raw['id']}' has no 'expected': it asserts nothing"
-            self._warnings.add(
-                text, loc, self._problems, name=f"'{raw['id']}'", several=_NO_ASSERTIONS
-            )
+            reason = "no 'expected': it asserts nothing"
+            self._warnings.add(reason, loc, self._problems, name=f"case '{raw['id']}'")
         if misshapen or self._problems.count > before:
             return None
         return _case_loader(cast("EvalCase", raw), fixtures, expected, assertions)
@@ -411,6 +396,7 @@ class _CaseReader:
     def _assertions(self, expected: object, loc: Loc) -> tuple[Assertion, ...]:
         """Return the assertions, block by block; note wrong ones and blocks without any."""
         assertions = []
+        reader = AssertionReader(self._graders, Dialect.WORKFLOW, self._warnings)
         for block, entries in expected.items() if isinstance(expected, dict) else ():
             if not isinstance(entries, list):
                 continue
@@ -418,15 +404,8 @@ class _CaseReader:
                 message = "asserts nothing; add an assertion or remove the block"
                 self._problems.add((*loc, block), message)
             for number, entry in enumerate(entries):
-                assertion = read_assertion(
-                    entry,
-                    (*loc, block, number),
-                    self._problems,
-                    block=block,
-                    folder=self._graders.folder,
-                    graders=self._graders,
-                    warnings=self._warnings,
-                )
+                at = (*loc, block, number)
+                assertion = reader.read(entry, at, self._problems, block=block)
                 if assertion is not None:
                     assertions.append(assertion)
         return tuple(assertions)

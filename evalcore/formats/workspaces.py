@@ -68,25 +68,16 @@ class TargetHooksShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class ReuseShape(TypedDict, total=False):
-    """What AgentV does with a workspace of an earlier run; here each run makes its own."""
-
-    reset: Literal["none", "fast", "strict"]
-
-
-@with_config(STRICT)
 class HooksShape(TypedDict, total=False):
     """What runs before and after; null takes back what the suite says, `enabled: false` all."""
 
     enabled: bool
-    on_reuse: ReuseShape | None
     before_all: HookShape | None
     before_each: HookShape | None
     after_each: HookShape | None
     after_all: HookShape | None
 
 
-@with_config(STRICT)
 class RepositorySource(TypedDict, total=False):
     """Where a repository comes from: `url` of a server, or `path` of a folder."""
 
@@ -95,45 +86,23 @@ class RepositorySource(TypedDict, total=False):
     path: Text
 
 
-@with_config(STRICT)
 class RepositoryCheckout(TypedDict, total=False):
-    """Which commit: `ref` is a commit, a tag or a branch; `ancestor` counts back from it.
-
-    `resolve` says in AgentV where `ref` is looked up; here the source is always asked.
-    """
+    """Which commit: a commit, a tag or a branch; `ancestor` counts back from it."""
 
     ref: Text
-    base_commit: Text
     ancestor: Annotated[int, Field(ge=0)]
-    resolve: Literal["remote", "local"]
-
-
-@with_config(STRICT)
-class RepositoryClone(TypedDict, total=False):
-    """How much is fetched: the last `depth` commits; `sparse` are the folders that are written.
-
-    `filter` is git's; what it leaves out is fetched here.
-    """
-
-    depth: Annotated[int, Field(ge=1)]
-    filter: Text
-    sparse: Annotated[list[Text], Field(min_length=1)]
 
 
 @with_config(STRICT)
 class RepositoryShape(TypedDict, total=False):
-    """A git repository in the workspace; `repo` is an address, or `owner/name` on GitHub."""
+    """A git repository in the workspace, at a commit, a tag or a branch."""
 
     path: Required[Text]
-    repo: Text
-    commit: Text
-    base_commit: Text
-    ancestor: Annotated[int, Field(ge=0)]
-    sparse: Annotated[list[Text], Field(min_length=1)]
-    clone: RepositoryClone
-    source: Annotated[
-        Annotated[Text, Tag("<text>")] | Annotated[RepositorySource, Tag("<mapping>")],
-        Discriminator(text_or_mapping),
+    source: Required[
+        Annotated[
+            Annotated[Text, Tag("<text>")] | Annotated[RepositorySource, Tag("<mapping>")],
+            Discriminator(text_or_mapping),
+        ]
     ]
     checkout: Annotated[
         Annotated[Text, Tag("<text>")] | Annotated[RepositoryCheckout, Tag("<mapping>")],
@@ -146,7 +115,6 @@ class WorkspaceShape(TypedDict, total=False):
     """The folder that targets work in."""
 
     template: Text | None
-    mode: Literal["pooled", "temp", "static"]
     isolation: Literal["shared", "per_test", "per-test"]
     path: Text | None
     repos: list[RepositoryShape] | None
@@ -160,75 +128,37 @@ WorkspaceValue = Annotated[
 
 
 _ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
-_GITHUB: Final = re.compile(r"[\w.-]+/[\w.-]+")
 
 
 def read_repository(raw: RepositoryShape, folder: Path) -> dict[str, Any]:
     """Return a repository as the plan stores it; `folder` is where local paths begin."""
-    source, is_local = _source(raw)
-    if is_local and source and not source.startswith("file://"):
-        source = os.path.normpath(folder / source)
-    checkout = raw.get("checkout") or {}
-    if isinstance(checkout, str):
-        checkout = {"ref": checkout}
-    clone = raw.get("clone", {})
-    commits = (raw.get("commit"), raw.get("base_commit"), checkout.get("base_commit"))
-    repository = {
-        "path": raw["path"],
-        "source": source,
-        "is_local": is_local,
-        "checkout": next(filter(None, commits), checkout.get("ref")),
-        "ancestor": raw.get("ancestor", checkout.get("ancestor", 0)),
-    }
-    sparse = raw.get("sparse", clone.get("sparse"))
+    written, named = raw["source"], raw.get("checkout")
+    commit: RepositoryCheckout = {"ref": named} if isinstance(named, str) else (named or {})
+    source = written if isinstance(written, str) else written.get("path") or written.get("url", "")
+    is_path = not _ELSEWHERE.match(source)
     return {
-        **repository,
-        **({"depth": clone["depth"]} if "depth" in clone else {}),
-        **({"sparse": list(sparse)} if sparse else {}),
+        "path": raw["path"],
+        "source": os.path.normpath(folder / source) if is_path and source else source,
+        "is_local": is_path or source.startswith("file://"),
+        "checkout": commit.get("ref"),
+        "ancestor": commit.get("ancestor", 0),
     }
-
-
-def _source(raw: RepositoryShape) -> tuple[str, bool]:
-    """Return the address or path of a repository (empty: none), and whether it is a path."""
-    if "repo" in raw:
-        name = raw["repo"].strip()
-        if _GITHUB.fullmatch(name) and not name.startswith("."):
-            return f"https://github.com/{name}.git", False
-        return name, not _ELSEWHERE.match(name) or name.startswith("file://")
-    source = raw.get("source", "")
-    if isinstance(source, str):
-        return source, not _ELSEWHERE.match(source) or source.startswith("file://")
-    is_local = "path" in source or source.get("type") == "local"
-    return source.get("path") or source.get("url") or "", is_local
-
-
-def conflict(raw: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return the key of a repository that says again what another says, and a message."""
-    if "repo" in raw and "source" in raw:
-        return "repo", "is given beside 'source'; keep one"
-    keys = [key for key in ("commit", "base_commit", "checkout") if key in raw]
-    if len(keys) > 1 and len({str(raw[key]) for key in keys}) > 1:
-        return keys[1], f"is given beside '{keys[0]}'; keep one"
-    return None
 
 
 def refusal(repository: Mapping[str, Any], before: list[str]) -> tuple[str, str] | None:
     """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
-    written, source, checkout = repository["path"], repository["source"], repository["checkout"]
+    written, source = repository["path"], repository["source"]
     path = PurePosixPath(os.path.normpath(written))
     if path.is_absolute() or ".." in path.parts:
         return "path", f"'{written}' leads out of the workspace; name a folder in it"
     if str(path) in {os.path.normpath(name) for name in before}:
         return "path", f"'{written}' is another repository's"
     if not source:
-        message = "names no repository: give it `repo`, or `source` with `url` or `path`"
-        return "source", message
+        return "source", "names no repository: give it `url` or `path`"
     if source.startswith("-") or source.lower().startswith("ext::"):
         return "source", f"'{source}' is no address of a repository"
-    if (checkout or "").startswith("-"):
-        return "checkout", f"'{checkout}' is no commit, tag or branch"
-    if any(name.startswith("-") for name in repository.get("sparse", ())):
-        return "sparse", "a folder's name cannot begin with '-'"
+    if (repository["checkout"] or "").startswith("-"):
+        return "checkout", f"'{repository['checkout']}' is no commit, tag or branch"
     return None
 
 
@@ -302,7 +232,6 @@ class WorkspaceReader:
             workspace["repos"] = self._repositories(repositories, folder, (*loc, "repos"), problems)
         if workspace.get("hooks"):
             workspace["hooks"] = self._hooks(workspace["hooks"], folder, (*loc, "hooks"), problems)
-        self._note_mode(workspace, loc, problems)
         self._note_outside(workspace, loc, problems)
         return workspace
 
@@ -336,9 +265,7 @@ class WorkspaceReader:
         repositories: list[Workspace] = []
         for index, entry in enumerate(raw):
             repository = read_repository(entry, folder)
-            reason = conflict(entry) or refusal(
-                repository, [before["path"] for before in repositories]
-            )
+            reason = refusal(repository, [before["path"] for before in repositories])
             if reason is not None:
                 problems.add((*loc, index, reason[0]), reason[1])
             elif repository["is_local"]:
@@ -353,7 +280,7 @@ class WorkspaceReader:
         enabled = raw.get("enabled", True)
         hooks: Workspace = {}
         for name, hook in raw.items():
-            if name in ("enabled", "on_reuse"):
+            if name == "enabled":
                 continue
             if hook is not None and not hook.keys() & {"command", "reset"}:
                 problems.add((*loc, name), "does nothing: give it `command` or `reset`")
@@ -369,14 +296,6 @@ class WorkspaceReader:
             return
         if not path.is_dir():
             problems.add(loc, f"there is no folder '{path}'")
-
-    def _note_mode(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
-        """Take the mode out of a workspace: `path` says all of it."""
-        mode, path = workspace.pop("mode", None), workspace.get("path")
-        if mode == "static" and not path:
-            problems.add((*loc, "mode"), "'static' needs `path`: the folder that is used as it is")
-        elif mode in ("pooled", "temp") and path:
-            problems.add((*loc, "mode"), f"'{mode}' is no folder that is used as it is (`path`)")
 
     def _note_outside(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
         """Note the folders of a workspace and of its hooks that lie outside the repository."""

@@ -334,8 +334,7 @@ class Repository:
     """A git repository in a workspace: `source` is a URL or a folder (`is_local`).
 
     `checkout` is a commit, a tag or a branch, by default the source's own; `ancestor` counts so
-    many first parents back from it. At most the last `depth` commits are fetched; with `sparse`
-    only these folders are written.
+    many first parents back from it.
     """
 
     path: str
@@ -343,8 +342,6 @@ class Repository:
     is_local: bool = False
     checkout: str | None = None
     ancestor: int = 0
-    depth: int | None = None
-    sparse: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,10 +372,7 @@ def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
         shared=raw.get("isolation", "shared") == "shared",
         template=raw.get("template"),
         path=raw.get("path"),
-        repos=tuple(
-            Repository(**{**entry, "sparse": tuple(entry.get("sparse", ()))})
-            for entry in raw.get("repos", ())
-        ),
+        repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
         hooks=_hooks(raw.get("hooks", {})),
         target_hooks=_hooks(raw.get(_TARGET_HOOKS, {})),
     )

@@ -1,6 +1,12 @@
-"""What evalcore adds to Prefect: the block `EvalcoreStore`. Prefect imports it, so it is light."""
+"""What evalcore adds to Prefect: the block `EvalcoreStore` and the pull step `enter_folder`.
+
+Prefect imports it, so it is light.
+"""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 from prefect.blocks.core import Block
 from pydantic import Field, SecretStr
@@ -31,3 +37,19 @@ VARIABLES = {
     "AWS_SECRET_ACCESS_KEY": "secret_access_key",
     "AWS_REGION": "region",
 }
+
+NO_FOLDER = "EVALCORE_NO_FOLDER"
+"""In the environment of a flow run whose worker lacks the deployment's folder: why it has none."""
+
+
+def enter_folder(directory: str) -> dict[str, str]:
+    """Enter the folder that a deployment names; the pull step of `evalcore deploy`.
+
+    Without the folder the flow refuses (`parameters.this_worker`): of what a step raises, Prefect
+    shows an exit code in the flow run's state, and nothing in its log.
+    """
+    try:
+        os.chdir(directory)
+    except OSError as error:
+        os.environ[NO_FOLDER] = f"{directory}: {error.strerror}"
+    return {"directory": str(Path.cwd())}

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
+from evalcore.formats.registry import load_suite
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
@@ -35,7 +36,7 @@ from evalcore.pipeline.executors import Executor
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.lease import is_interrupted
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
@@ -198,15 +199,20 @@ def _run_of(flow_run: FlowRun) -> StoredRun | None:
 @takes_parameters(EvaluateParameters)
 def evaluate(**fields: Any) -> State[Any]:
     """Evaluate a suite; the state says the decision."""
+    return refusing(_evaluate_or_tell, EvaluateParameters(**fields))
+
+
+def _evaluate_or_tell(parameters: EvaluateParameters) -> State[Any]:
+    settings = this_worker().settings
     try:
         with covered():
-            return _evaluate(EvaluateParameters(**fields))
+            return _evaluate(parameters)
     except EvalError as error:
         refused = states.refused(error)
         if (execution := local_execution()) is not None:
             execution.refusal = error
         with best_effort("tell of the suite without a decision"):
-            tell_refusal(first_name(), refused, this_worker().settings)
+            tell_refusal(first_name(), refused, settings)
         return refused
 
 
@@ -331,7 +337,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
     else:
         options = load_options(parameters, settings, os.environ)
         path = permitted_suite(parameters.suite, worker)
-        suite = load(path, options, name=parameters.suite)
+        suite = load_suite(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))

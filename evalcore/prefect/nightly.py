@@ -18,7 +18,7 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.states import Cancelled, Completed
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalcore.errors import EvalError, UsageError
+from evalcore.errors import UsageError
 from evalcore.history.compaction import compact
 from evalcore.history.sync import Synced, sync
 from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
@@ -44,6 +44,7 @@ from evalcore.prefect.publish import (
     deliver,
     flow_links,
     logged,
+    refusing,
     tell,
 )
 from evalcore.redaction.redactor import cover_exception
@@ -337,10 +338,13 @@ def stop_suites(flow: Flow[..., Any], flow_run: FlowRun, state: State[Any]) -> N
 @takes_parameters(NightlyParameters, Night, EvaluateParameters)
 def nightly(**fields: Any) -> State[Any]:
     """Evaluate many suites; the state says the worst decision."""
-    parameters = NightlyParameters(**fields)
+    return refusing(_nightly, NightlyParameters(**fields))
+
+
+def _nightly(parameters: Night) -> State[Any]:
+    settings = this_worker().settings
     suites = find_suites(parameters.suites, Path.cwd())
     ends = _evaluate_all(suites, parameters)
-    settings = this_worker().settings
     with best_effort("bring the history up to date"):
         _warn_of_damaged(sync(permitted_store(parameters.model_dump()["store"], settings)))
     ends = [_with_history(end) for end in ends]
@@ -414,15 +418,15 @@ class CompactParameters(BaseModel):
 @takes_parameters(CompactParameters)
 def compact_history(**fields: Any) -> State[Any]:
     """Bring the history up to date and make its small files large ones."""
-    parameters = CompactParameters(**fields)
+    return refusing(_compact, CompactParameters(**fields))
+
+
+def _compact(parameters: CompactParameters) -> State[Any]:
     age = parameters.drop_results_older_than_days
     before = None if age is None else datetime.now(UTC) - timedelta(days=age)
-    try:
-        store = permitted_store(parameters.store, this_worker().settings)
-        synced = sync(store)
-        done = compact(store, drop_results_before=before)
-    except EvalError as error:
-        return states.refused(error)
+    store = permitted_store(parameters.store, this_worker().settings)
+    synced = sync(store)
+    done = compact(store, drop_results_before=before)
     _warn_of_damaged(synced)
     before, after = (
         sum(getattr(table, name) for table in done.tables)

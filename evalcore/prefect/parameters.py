@@ -176,7 +176,14 @@ def _iterations(value: int | str | None) -> Iterations | None:
 
 
 def this_worker() -> AcceptingWorker:
-    """Return what this process allows."""
+    """Return what this process allows; raise `UsageError` without the deployment's folder."""
+    from evalcore.prefect.collection import NO_FOLDER  # imports Prefect
+
+    if reason := os.environ.get(NO_FOLDER):
+        raise UsageError(
+            f"{reason}: this worker cannot enter the folder of the deployment; start the worker on "
+            "a machine that has it, or name another one with `evalcore deploy --folder DIR`"
+        )
     folder = Path.cwd()
     return AcceptingWorker(folder, read_settings(os.environ, folder), environment=os.environ)
 

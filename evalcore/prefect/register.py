@@ -21,7 +21,7 @@ from prefect.events.schemas.automations import AutomationCore
 from prefect.exceptions import ObjectNotFound
 
 from evalcore.errors import UsageError
-from evalcore.prefect.collection import VARIABLES
+from evalcore.prefect.collection import VARIABLES, enter_folder
 from evalcore.version import VERSION
 
 DATA: Final = Path(__file__).resolve().parent / "data"
@@ -117,7 +117,7 @@ class Registrar:
             "work_pool_name": self.pool,
             "entrypoint": row["entrypoint"],
             "parameters": row.get("parameters", {}) | chosen,
-            "pull_steps": [{"prefect.deployments.steps.set_working_directory": step}],
+            "pull_steps": [{f"{enter_folder.__module__}.{enter_folder.__name__}": step}],
             "job_variables": {"env": {**row["work_pool"]["job_variables"]["env"], **variables}},
             "parameter_openapi_schema": schema,
             "enforce_parameter_schema": True,

@@ -107,12 +107,15 @@ class _Threads:
 
     processes, slots = 1, MOST_THREADS
     deaths: tuple[type[BaseException], ...] = ()
+    # Of the run that is executed.
+    _key: Key | None = None
 
     def __init__(self) -> None:
-        self._runner = ThreadPoolTaskRunner[Any](max_workers=MOST_THREADS)
+        self._runner: Any = ThreadPoolTaskRunner[Any](max_workers=MOST_THREADS)
         self._runner.__enter__()
 
     def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
         submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
         return submitted
 
@@ -120,7 +123,7 @@ class _Threads:
         self._runner.__exit__(None, None, None)
 
 
-class _Dask:
+class _Dask(_Threads):
     """A Dask cluster through `prefect-dask`."""
 
     def __init__(
@@ -132,9 +135,7 @@ class _Dask:
         from distributed.scheduler import KilledWorker
         from prefect_dask import DaskTaskRunner
 
-        self.deaths: tuple[type[BaseException], ...] = (KilledWorker, FutureCancelledError)
-        # Of the run that its processes execute.
-        self._key: Key | None = None
+        self.deaths = (KilledWorker, FutureCancelledError)
         with ExitStack() as stack:
             if address:
                 timeout = {"timeout": _CONNECT_S}
@@ -161,18 +162,12 @@ class _Dask:
                 runner = DaskTaskRunner(cluster=stack.enter_context(cluster))
             self._runner = stack.enter_context(runner)
             self._client = runner.client
-            if not address:
-                self._client.wait_for_workers(self.processes, timeout=_START_S)
+            # The workers of its own cluster have begun, or none would be here.
             if not (threads := self._client.nthreads()):
                 raise TimeoutError("it has no workers")
             self.processes = min(len(threads), most)
             self.slots = min(sum(threads.values()), self.processes * MOST_THREADS)
             self._stack = stack.pop_all()
-
-    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
-        self._key = parameters["call"].key
-        submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
-        return submitted
 
     def close(self) -> None:
         with suppress(Exception):  # a scheduler or a worker that is gone
@@ -196,7 +191,7 @@ def rare_collections() -> None:
     gc.freeze()
 
 
-class _Ray:
+class _Ray(_Threads):
     """A Ray cluster through `prefect-ray`.
 
     Its processes are actors: a process of Ray's that executes plain tasks has one at a time, so
@@ -209,8 +204,7 @@ class _Ray:
         import ray
         from prefect_ray import RayTaskRunner
 
-        self.deaths: tuple[type[BaseException], ...] = (ray.exceptions.RayError,)
-        self._key: Key | None = None
+        self.deaths = (ray.exceptions.RayError,)
         count = min(wanted or usable_cores(), most)
         own = {"include_dashboard": False, "num_cpus": count, "_node_ip_address": _HOST}
         self._runner = RayTaskRunner(
@@ -222,7 +216,6 @@ class _Ray:
                 **({} if address else own),
             },
         )
-        logging.getLogger("ray").setLevel(logging.ERROR)
         with ExitStack() as stack:
             # Ray's own token, in the user's home, keeps other users out.
             with _environment({**(os.environ if address else environment), **_RAY_SETTINGS}):
@@ -260,13 +253,9 @@ class _Ray:
         import ray
 
         with suppress(Exception):  # processes that are gone
-            ray.wait(
-                [each.call.remote(end_run, key=self._key) for each in self._actors],
-                num_returns=self.processes,
-                timeout=_END_S,
-            )
-        for actor in self._actors:
-            with suppress(Exception):
+            ends = [each.call.remote(end_run, key=self._key) for each in self._actors]
+            ray.wait(ends, num_returns=self.processes, timeout=_END_S)
+            for actor in self._actors:
                 ray.kill(actor)
         self._stack.close()
 

@@ -327,9 +327,10 @@ class RootModules:
             if sys.modules.get(name) is module
         }
         strangers = _strangers(top, roots)
+        # A copy: another thread may import meanwhile.
         hidden |= {
             name: module
-            for name, module in sys.modules.items()
+            for name, module in sys.modules.copy().items()
             if name.partition(".")[0] in strangers
         }
         for name in hidden:

@@ -52,25 +52,20 @@ class Repositories:
                 source = str(place_inside(self._suite_folder, source.removeprefix("file://")))
             except EvalError as error:
                 raise TargetError("workspace", str(error)) from error
-        depth = "" if repository.depth is None else f" --depth {repository.depth}"
-        mirror = self._folder / hashlib.sha256(f"{source}{depth}".encode()).hexdigest()[:16]
+        mirror = self._folder / hashlib.sha256(source.encode()).hexdigest()[:16]
         async with self._locks.setdefault(mirror.name, asyncio.Lock()):
             commit = await self._fetched(source, mirror, repository)
         clone = workspace / repository.path
         clone.mkdir(parents=True, exist_ok=True)
         await _git(clone, "clone", "--quiet", "--local", "--no-checkout", "--", str(mirror), ".")
         await _git(clone, "remote", "set-url", "origin", source)
-        if repository.sparse:
-            await _git(clone, "sparse-checkout", "set", *repository.sparse)
         await _git(clone, "checkout", "--quiet", "--detach", commit)
 
     async def _fetched(self, source: str, mirror: Path, repository: Repository) -> str:
         """Return the commit that is meant, of a source that was fetched."""
         if not mirror.is_dir():
             self._folder.mkdir(parents=True, exist_ok=True)
-            depth = ("--depth", str(repository.depth), "--no-single-branch")
-            options = ("--mirror", *(() if repository.depth is None else depth))
-            command = ("clone", "--quiet", *options, "--", source, mirror.name)
+            command = ("clone", "--quiet", "--mirror", "--", source, mirror.name)
             await _git(self._folder, *command, timeout_s=_FETCH_S)
         revision = repository.checkout or "HEAD"
         name = f"{revision}~{repository.ancestor}" if repository.ancestor else revision
@@ -78,9 +73,6 @@ class Repositories:
         try:
             return await _git(mirror, *resolve)
         except TargetError as error:
-            if repository.depth is not None and (mirror / "shallow").is_file():
-                await _git(mirror, "fetch", "--quiet", "--unshallow", timeout_s=_FETCH_S)
-                return await self._fetched(source, mirror, repository)
             if not _COMMIT.fullmatch(revision):
                 message = f"{_without_passwords(source)} has no commit, tag or branch {revision!r}"
                 raise TargetError("workspace", message) from error

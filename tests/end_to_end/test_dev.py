@@ -137,6 +137,7 @@ def run_through(running: Dev) -> None:
     assert "Completed" in ended.stdout + ended.stderr
 
 
+@pytest.mark.extended  # `.ci/package` runs `dev`, a night and Ctrl-C from a wheel
 def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
     used_folder: Callable[[], Path],
 ) -> None:
@@ -198,10 +199,9 @@ def refused(folder: Path, *arguments: str) -> str:
     return ended.stderr
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "0.0.0.0"])
-def test_a_port_that_is_taken_is_refused(tmp_path: Path, address: str) -> None:
+def test_a_port_that_is_taken_is_refused(tmp_path: Path) -> None:
     with socket.socket() as taken:
-        taken.bind((address, 0))
+        taken.bind(("0.0.0.0", 0))
         taken.listen()
         port = taken.getsockname()[1]
         told = refused(tmp_path, "--port", str(port))

@@ -215,7 +215,8 @@ def test_flow_runs_store_where_a_block_says(
     deployed: Project, working: Project, prefect: PrefectServer, folder: Path, tmp_path: Path
 ) -> None:
     prefect_command(prefect, "block", "register", "-m", "evalcore.prefect.collection")
-    assert "evalcore-store" in prefect_command(prefect, "block", "type", "ls")
+    with get_client(sync_client=True) as client:
+        assert client.read_block_type_by_slug("evalcore-store").name == "evalcore store"
     EvalcoreStore(address=str(tmp_path / "named"), secret_access_key=SecretStr("hidden")).save(
         "named"
     )
@@ -229,6 +230,22 @@ def test_flow_runs_store_where_a_block_says(
     with get_client(sync_client=True) as client:
         client.delete_deployment(deployment("evaluate/on-demand").id)
     deploy(folder)
+
+
+def test_a_flow_run_of_a_worker_without_the_folder_is_refused_with_one_message(
+    deployed: Project, working: Project, folder: Path
+) -> None:
+    deploy(folder, "--folder", "/nowhere/evals")
+    state = ended_run(trigger("evaluate/on-demand", suite="good.eval.yaml"), working).state
+    deploy(folder)
+    assert state is not None
+    assert (state.name, state.message) == (
+        "Refused",
+        "/nowhere/evals: No such file or directory: this worker cannot enter the folder of the "
+        "deployment; start the worker on a machine that has it, or name another one with "
+        "'evalcore deploy --folder DIR'",
+    ), working.log
+    assert "could not" not in working.log
 
 
 def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> None:

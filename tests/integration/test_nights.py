@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
@@ -16,6 +15,7 @@ from prefect.flow_engine import run_flow
 from prefect.states import Pending
 
 from evalcore.cli.main import call
+from evalcore.prefect.collection import NO_FOLDER, enter_folder
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.nightly import REPORT_KEY, nightly
 from evalcore.storage.address import open_store
@@ -23,7 +23,7 @@ from evalcore.storage.runs import list_runs
 from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, deployment, ended_run, trigger
 from tests.support.prefect_project import Project
-from tests.support.prefect_runs import write_suite
+from tests.support.prefect_runs import repair_store, write_spoiling_suite, write_suite
 
 pytestmark = [
     pytest.mark.prefect,
@@ -188,19 +188,12 @@ def test_a_night_whose_store_fails_says_how_its_run_goes_on(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
+    soon_retried: None,
 ) -> None:
     monkeypatch.setenv("EVALCORE_ALLOW_COMMANDS", "1")
     store = tmp_path / "store"
-    spoil = f"[ -e back ] || touch $(echo {store}/runs/*/*/)results; echo hello"
-    suite = {
-        "targets": [{"name": "spoils", "provider": "command", "command": ["sh", "-c", spoil]}],
-        "execution": {"target": "spoils"},
-        "tests": [
-            {"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "hello"}]}
-        ],
-    }
-    (tmp_path / "s.eval.yaml").write_bytes(orjson.dumps(suite))
-    night = night_here(tmp_path, suites=["s.eval.yaml"], store=str(store))
+    suite = write_spoiling_suite(tmp_path, store)
+    night = night_here(tmp_path, suites=[suite], store=str(store))
     (run,) = list_runs(open_store(str(store)))
     assert night.name == "Errors"
     identity = night.state_details.flow_run_id
@@ -216,10 +209,19 @@ def test_a_night_whose_store_fails_says_how_its_run_goes_on(
     monkeypatch.chdir(tmp_path)
     assert call([*resume]) == 4
     assert go_on in capsys.readouterr().err
-    (tmp_path / "back").touch()
-    (spoiled,) = store.glob("runs/*/*/results")
-    spoiled.unlink()
+    repair_store(tmp_path, store)
     assert call([*resume]) == 0
+
+
+def test_a_night_of_a_worker_without_the_folder_is_refused(
+    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(NO_FOLDER, "")
+    enter_folder(str(tmp_path / "absent"))
+    night = night_here(tmp_path, suites=["*.eval.yaml"])
+    assert night.name == "Refused"
+    assert f"{tmp_path / 'absent'}: No such file or directory" in (night.message or "")
 
 
 def test_a_suite_alone_that_does_not_load_is_told(

@@ -10,12 +10,16 @@ from typing import Any
 
 import orjson
 import pytest
-from prefect.client.schemas.objects import StateType
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.objects import FlowRun, State, StateType
+from prefect.flow_engine import run_flow as execute_flow_run
 from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.states import AwaitingRetry, Pending
 
 from evalcore.errors import UsageError
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.prefect.flows import evaluate
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
 from evalcore.prefect.runner import PrefectRunner
 from evalcore.prefect.server import reach_server
@@ -28,9 +32,11 @@ from tests.support.prefect_runs import (
     in_process_report,
     only_run,
     planned,
+    repair_store,
     run_flow,
     stored_report,
     write_python_suite,
+    write_spoiling_suite,
     write_suite,
 )
 from tests.support.prefect_server import PrefectServer
@@ -146,7 +152,7 @@ EXAMPLES = ["support-answers", "research-workflow", "tickets-csv"]
 def test_the_report_is_byte_identical_to_in_process(
     prefect: PrefectServer, tmp_path: Path, example: str
 ) -> None:
-    suite = load(ROOT / "examples" / example / "suite.eval.yaml")
+    suite = load_suite(ROOT / "examples" / example / "suite.eval.yaml")
     store = open_store(str(tmp_path))
     expected = in_process_report(suite, store)
     run = planned(suite, store)
@@ -208,11 +214,36 @@ def test_what_prefect_gets_is_inert_and_holds_no_secret(
 def test_items_in_error_end_the_flow_run_as_errors(
     prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "answering")  # which is nowhere to be found
-    seen = run_flow(suite=write_python_suite(folder), gates=["score_at_least=0"])
+    # A name of its own: this process may have imported the module of another test.
+    suite, targets = write_python_suite(folder), folder / "targets.yaml"
+    targets.write_text(targets.read_text().replace("answering:", "nowhere_to_be_found:"))
+    monkeypatch.setenv("EVALCORE_ALLOW_IMPORTS", "nowhere_to_be_found")
+    seen = run_flow(suite=suite, gates=["score_at_least=0"])
     assert seen.state.name == "Errors"
     message = "not evaluated: of 1 item 1 in error; 1 of 1 item is in error"
     assert seen.state.message == message
+
+
+def test_a_flow_run_that_is_retried_goes_on_with_its_run(
+    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch, soon_retried: None
+) -> None:
+    monkeypatch.setenv("EVALCORE_ALLOW_COMMANDS", "1")
+    given = {"suite": write_spoiling_suite(folder, folder / "store")}
+    with get_client(sync_client=True) as client:
+
+        def attempt(flow_run: FlowRun) -> State[Any]:
+            state = execute_flow_run(evaluate, flow_run, given, return_type="state")
+            assert isinstance(state, State)
+            return state
+
+        flow_run = client.create_flow_run(evaluate, parameters=given, state=Pending())
+        assert attempt(flow_run).name == "Errors"
+        (first,) = list_runs(open_store(str(folder / "store")))
+        repair_store(folder, folder / "store")
+        client.set_flow_run_state(flow_run.id, AwaitingRetry(), force=True)
+        assert attempt(client.read_flow_run(flow_run.id)).is_completed()
+    (second,) = list_runs(open_store(str(folder / "store")))
+    assert (second.id, second.decision) == (first.id, "pass")
 
 
 def test_a_suite_that_does_not_load_is_invalid_with_every_mistake(
@@ -259,7 +290,7 @@ def test_a_deployment_imports_what_its_worker_allows(
 
 
 def test_the_command_line_brings_its_own_trust_along(prefect: PrefectServer, folder: Path) -> None:
-    run = planned(load(Path(write_python_suite(folder))), open_store(str(folder / "store")))
+    run = planned(load_suite(Path(write_python_suite(folder))), open_store(str(folder / "store")))
     PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(folder,))))
     assert run.manifest().decision == "pass"
 

@@ -27,7 +27,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import machines
 from evalcore.prefect.flows import FlowExecution, brought_along, evaluate
@@ -44,7 +44,7 @@ pytestmark = [
     pytest.mark.multiprocess,
 ]
 
-ITEMS = 24
+ITEMS = 16
 _PATIENCE_S = 300.0
 
 
@@ -62,7 +62,7 @@ def planned(folder: Path, command: str) -> StoredRun:
     ]
     suite = {"targets": [target], "execution": {"target": "noting", "workers": 4}, "tests": tests}
     (folder / "noting.eval.yaml").write_bytes(orjson.dumps(suite))
-    return plan_suite(load(folder / "noting.eval.yaml"), LocalStore(folder / "store"))
+    return plan_suite(load_suite(folder / "noting.eval.yaml"), LocalStore(folder / "store"))
 
 
 def execute(run: StoredRun) -> None:
@@ -95,8 +95,9 @@ def until(is_so: Callable[[], bool]) -> None:
 
 @pytest.fixture(autouse=True)
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ranges of two seconds' work, which are eight items here."""
+    """Ranges of two seconds' work, which are eight items here; the work pool is looked at often."""
     monkeypatch.setattr(machines, "RANGE_S", 2.0)
+    monkeypatch.setattr(machines, "_LOOK_S", 0.2)
 
 
 def test_machines_execute_ranges_of_a_run_and_its_coordinator_decides_it(
@@ -160,7 +161,7 @@ def test_a_work_pool_that_nobody_serves_does_not_hold_the_run_up(
     prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(project.folder)
-    monkeypatch.setattr(machines, "START_S", 3.0)
+    monkeypatch.setattr(machines, "START_S", 1.0)
     with paused_pool():
         run = planned(tmp_path, "true")
         execute(run)
@@ -174,7 +175,6 @@ def test_a_coordinator_executes_what_three_machines_could_not(
     prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     deploy(project.folder)
-    monkeypatch.setattr(machines, "_LOOK_S", 0.2)
     monkeypatch.setattr(machines, "RANGE_S", 60.0)
     run = planned(tmp_path, "true")
     told: list[str] = []

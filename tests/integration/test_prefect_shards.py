@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,14 +18,16 @@ import pytest
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.lease import RunHeldError
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.nightly import compact_history
 from evalcore.prefect.runner import PrefectRunner
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
+from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import ImportPolicy
 from tests.support.history_stores import count_rows
 from tests.support.prefect_runs import (
@@ -55,9 +59,9 @@ class FailingStore(LocalStore):
 
 
 def test_a_shard_whose_store_fails_once_is_tried_again(
-    prefect: PrefectServer, tmp_path: Path
+    prefect: PrefectServer, tmp_path: Path, soon_retried: None
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 1
@@ -67,9 +71,9 @@ def test_a_shard_whose_store_fails_once_is_tried_again(
 
 
 def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
-    prefect: PrefectServer, tmp_path: Path
+    prefect: PrefectServer, tmp_path: Path, soon_retried: None
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 100
@@ -87,7 +91,7 @@ def test_iterations_are_added_until_the_gates_are_decided(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
     options = LoadOptions(iterations=3, auto_iterations=True)
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
     run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
     PrefectRunner().start(run, ExecuteOptions())
     report = orjson.loads(stored_report(run))
@@ -100,7 +104,7 @@ def test_the_flow_compact_brings_the_history_up_to_date(
     prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalStore(tmp_path / "store")
-    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello"))
     for _ in range(2):
         in_process_report(suite, store)
     monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
@@ -111,19 +115,6 @@ def test_the_flow_compact_brings_the_history_up_to_date(
     assert count_rows(store)["runs"].total() == 2
     refused = compact_history(store=str(tmp_path / "elsewhere"), return_state=True)
     assert refused.is_failed()
-
-
-def test_progress_tells_of_each_item_once(prefect: PrefectServer, tmp_path: Path) -> None:
-    answers = [f"hello {number}" for number in range(150)]
-    suite = load(tmp_path / write_suite(tmp_path, *answers))
-    run = planned(suite, open_store(str(tmp_path / "store")))
-    told: list[int] = []
-
-    def progress(finished: ItemEnd) -> None:
-        told.append(finished.number)
-
-    PrefectRunner().start(run, ExecuteOptions(progress=progress))
-    assert len(told) == len(set(told)) == 150
 
 
 @pytest.mark.parametrize(
@@ -141,7 +132,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
     (tmp_path / "answering.py").write_text(
         "import time\ndef answer(*_):\n    time.sleep(1.5)\n    return 'hello'\n"
     )
-    suite = load(tmp_path / name, LoadOptions(iterations=iterations))
+    suite = load_suite(tmp_path / name, LoadOptions(iterations=iterations))
     run = planned(suite, open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=16))
@@ -164,7 +155,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
 def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
     run = planned(suite, open_store(str(tmp_path / "store")))
     PrefectRunner().start(run, ExecuteOptions())
     spans = [re.fullmatch(r"cases (\d+)–(\d+)", task.name) for task in flow_run_of(run).tasks]
@@ -173,12 +164,18 @@ def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
     assert len(spans) <= 2_000
 
 
-def test_a_larger_suite_has_a_task_run_for_each_shard(
+def test_a_larger_suite_has_a_task_run_for_each_shard_and_progress_tells_of_each_item_once(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 150))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 150))
     run = planned(suite, open_store(str(tmp_path / "store")))
-    PrefectRunner().start(run, ExecuteOptions())
+    told: list[int] = []
+
+    def progress(finished: ItemEnd) -> None:
+        told.append(finished.number)
+
+    PrefectRunner().start(run, ExecuteOptions(progress=progress))
+    assert len(told) == len(set(told)) == 150
     names = [task.name for task in flow_run_of(run).tasks]
     assert len(names) == run.manifest().plan.shards > 1
     spans = [re.findall(r"\d+", name) for name in names]
@@ -191,7 +188,7 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
 ) -> None:
     # A command waits for three seconds; a loaded server takes longer.
     monkeypatch.setattr("evalcore.prefect.runner._STOP_S", 300.0)
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 60))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner = PrefectRunner()
     told: list[int] = []
@@ -215,7 +212,8 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
 
 def write_waiting_suite(folder: Path, *, items: int, concurrency: int) -> str:
     """Write a suite whose items wait for a program that takes a minute."""
-    targets = [{"name": "slow", "provider": "command", "command": ["sleep", "60"]}]
+    wait = f"touch {folder}/started; exec sleep 60"
+    targets = [{"name": "slow", "provider": "command", "command": ["sh", "-c", wait]}]
     (folder / "targets.yaml").write_bytes(orjson.dumps({"targets": targets}))
     tests = [
         {"id": f"c{number}", "input": "x", "assertions": [{"type": "contains", "value": "hi"}]}
@@ -226,29 +224,40 @@ def write_waiting_suite(folder: Path, *, items: int, concurrency: int) -> str:
     return "slow.eval.yaml"
 
 
-@pytest.mark.parametrize("items", [pytest.param(6, id="single"), pytest.param(120, id="shards")])
+def once_started(folder: Path, stop: Callable[[], None]) -> None:
+    """Call `stop`, from a thread, when an item of the suite waits."""
+
+    def wait() -> None:
+        deadline = time.monotonic() + 60
+        while not (folder / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        stop()
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
 def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
-    prefect: PrefectServer, tmp_path: Path, items: int
+    prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=items, concurrency=4))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=4))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner, options = PrefectRunner(), ExecuteOptions()
-    threading.Timer(3.0, options.stopper.stop).start()
+    once_started(tmp_path, options.stopper.stop)
     runner.start(run, options)
     assert run.manifest().state is RunState.CANCELLED
     assert run.written_shards() == frozenset()
     seen = flow_run_of(run)
     assert seen.state.is_cancelled()
-    assert {task.state_name for task in seen.tasks} <= {"Cancelled"}
+    assert {task.state_name for task in seen.tasks} == {"Cancelled"}
 
 
 def test_a_request_to_cancel_in_the_store_stops_the_run(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=2))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=120, concurrency=2))
     run = planned(suite, open_store(str(tmp_path / "store")))
     options = ExecuteOptions()
-    threading.Timer(3.0, run.request_cancel).start()
+    once_started(tmp_path, run.request_cancel)
     PrefectRunner().start(run, options)
     assert options.stopper.stopped
     assert run.manifest().state is RunState.CANCELLED
@@ -273,7 +282,7 @@ sys.stdin.read()
 def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = str(tmp_path / "store")
     run = planned(suite, open_store(store))
     holder = subprocess.Popen(
@@ -292,20 +301,6 @@ def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
         holder.kill()
     PrefectRunner().start(run, ExecuteOptions())
     assert run.manifest().decision == "pass"
-
-
-def test_a_pilot_is_a_task_run_of_its_own_that_settles_the_plan(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    suite = load(tmp_path / write_python_suite(tmp_path, items=510))
-    run = planned(suite, open_store(str(tmp_path / "store")))
-    assert not run.manifest().plan.settled
-    PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(tmp_path,))))
-    manifest = run.manifest()
-    assert (manifest.decision, manifest.plan.settled) == ("pass", True)
-    seen = flow_run_of(run)
-    assert len(seen.tasks) == manifest.plan.shards
-    assert seen.artifact("progress").data == 100.0
 
 
 COUNTING = """
@@ -328,14 +323,31 @@ def answer(*_):
 """
 
 
-@pytest.mark.parametrize("items", [pytest.param(20, id="single"), pytest.param(510, id="shards")])
-def test_tasks_share_the_concurrency_and_use_all_of_it(
-    prefect: PrefectServer, tmp_path: Path, items: int
-) -> None:
-    name = write_python_suite(tmp_path, items=items)
-    (tmp_path / "answering.py").write_text(COUNTING)
-    run = planned(load(tmp_path / name), open_store(str(tmp_path / "store")))
-    imports = ImportPolicy(roots=(tmp_path,))
+def run_counting(folder: Path, items: int) -> StoredRun:
+    """Run a suite, five items at a time; check that so many were executed at once."""
+    name = write_python_suite(folder, items=items)
+    (folder / "answering.py").write_text(COUNTING)
+    run = planned(load_suite(folder / name), open_store(str(folder / "store")))
+    assert run.manifest().plan.settled == (items <= 500)
+    imports = ImportPolicy(roots=(folder,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=5))
     assert run.manifest().decision == "pass"
-    assert (tmp_path / "answering.py.peak").read_text() == "5"
+    assert (folder / "answering.py.peak").read_text() == "5"
+    return run
+
+
+def test_tasks_of_single_items_share_the_concurrency_and_use_all_of_it(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    run_counting(tmp_path, 20)
+
+
+def test_a_pilot_is_a_task_run_that_settles_the_plan_whose_shards_share_the_concurrency(
+    prefect: PrefectServer, tmp_path: Path
+) -> None:
+    run = run_counting(tmp_path, 510)
+    manifest = run.manifest()
+    assert manifest.plan.settled
+    seen = flow_run_of(run)
+    assert len(seen.tasks) == manifest.plan.shards
+    assert seen.artifact("progress").data == 100.0

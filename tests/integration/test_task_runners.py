@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -64,15 +64,15 @@ def assert_no_process_left(processes: list[psutil.Process]) -> None:
 def test_every_item_is_a_task_run_and_called_once(
     prefect: PrefectServer, tmp_path: Path, kind: str
 ) -> None:
-    suite = load(write_suite(tmp_path, items=40, sleep_s=0.2))
+    suite = load_suite(write_suite(tmp_path, items=16, sleep_s=0.2))
     run = planned(suite, open_store(f"{tmp_path}/store"))
     executing = command(prefect, tmp_path, kind, run)
     assert executing.end() == 1, executing.said()
     assert set(calls(tmp_path).values()) == {1}
-    assert len(calls(tmp_path)) == 40
+    assert len(calls(tmp_path)) == 16
     assert len(executing.children()) == 2
     assert executing.report() == undisturbed_report(tmp_path, LocalStore(tmp_path / "alike"))
-    assert len({task.name for task in flow_run_of(run).tasks}) == 40
+    assert len({task.name for task in flow_run_of(run).tasks}) == 16
 
 
 @pytest.mark.parametrize("kind", RUNNERS)
@@ -86,6 +86,7 @@ def test_an_item_that_ends_its_process_is_in_error_and_the_others_complete(
     assert_named(json.loads(executing.said().splitlines()[-1]), "exit code 3")
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_the_report_after_a_process_was_killed_is_that_of_an_undisturbed_run(
     prefect: PrefectServer, tmp_path: Path, kind: str
@@ -100,7 +101,13 @@ def test_the_report_after_a_process_was_killed_is_that_of_an_undisturbed_run(
     assert executing.report() == undisturbed_report(tmp_path, LocalStore(tmp_path / "alike"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])
+@pytest.mark.parametrize(
+    "number",
+    [
+        pytest.param(signal.SIGINT, id="interrupt"),
+        pytest.param(signal.SIGKILL, id="kill", marks=pytest.mark.extended),
+    ],
+)
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_a_command_that_is_ended_leaves_no_process_behind(
     prefect: PrefectServer, tmp_path: Path, kind: str, number: signal.Signals

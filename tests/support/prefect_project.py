@@ -101,6 +101,14 @@ def working(
         yield project
 
 
+@pytest.fixture
+def soon_retried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let task runs of this process whose store failed be tried again at once."""
+    from evalcore.prefect.tasks import execute_shard  # imports Prefect
+
+    monkeypatch.setattr(execute_shard, "retry_delay_seconds", [0.1])
+
+
 @pytest.fixture(scope="module")
 def deployed(prefect: PrefectServer, project: Project) -> Project:
     """The project with its deployments as they were first, whatever other modules made of them."""

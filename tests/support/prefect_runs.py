@@ -167,6 +167,27 @@ def write_python_suite(folder: Path, *, items: int = 1) -> str:
     return "own.eval.yaml"
 
 
+def write_spoiling_suite(folder: Path, store: Path) -> str:
+    """Write a suite whose item makes the store take no results until there is a file `back`."""
+    spoil = f"[ -e back ] || touch $(echo {store}/runs/*/*/)results; echo hello"
+    suite = {
+        "targets": [{"name": "spoils", "provider": "command", "command": ["sh", "-c", spoil]}],
+        "execution": {"target": "spoils"},
+        "tests": [
+            {"id": "a", "input": "x", "assertions": [{"type": "contains", "value": "hello"}]}
+        ],
+    }
+    (folder / "s.eval.yaml").write_bytes(orjson.dumps(suite))
+    return "s.eval.yaml"
+
+
+def repair_store(folder: Path, store: Path) -> None:
+    """Let the store of a spoiling suite take results again."""
+    (folder / "back").touch()
+    (spoiled,) = store.glob("runs/*/*/results")
+    spoiled.unlink()
+
+
 def flow_run_of(run: StoredRun) -> FlowRunSeen:
     """Return the newest flow run that executed a run."""
     name = f"{run.definition.name} {run.run_id}"

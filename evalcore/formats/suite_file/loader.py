@@ -15,6 +15,7 @@ from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions import AssertionReader, other_types
 from evalcore.formats.documents import Document, Renames, as_json, read_document
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
@@ -31,10 +32,9 @@ from evalcore.formats.section import (
     check_required_cases,
 )
 from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool_rows, suite_tests
-from evalcore.formats.suite_file.assertions import OTHER_TYPES, SuiteAssertions
 from evalcore.formats.targets import Targets, TargetShape
 from evalcore.formats.variables import Variables, interpolate, variables_for
-from evalcore.formats.warnings import CaseWarnings, note_weightless
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
 from evalcore.isolation.mode import ISOLATIONS
@@ -146,7 +146,6 @@ class SuiteFile(SuiteLevel, total=False):
 
 
 _KEYS = ("expected_output",)
-_NO_ASSERTIONS = "{count} cases ({names}) have no 'assertions': they assert nothing"
 
 
 class CaseReader:
@@ -173,7 +172,7 @@ class CaseReader:
         self.inputs: set[str] = set()
         self._verbatim = verbatim
         self._warnings = CaseWarnings(strict=strict)
-        self.assertions = SuiteAssertions(graders, renames, self._warnings)
+        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings, renames=renames)
         self.ids = UniqueIds("duplicate case id: {}")
         self._renames, self._variables = renames, variables
         self._folder = graders.folder
@@ -188,7 +187,7 @@ class CaseReader:
     @property
     def warnings(self) -> list[str]:
         """Warnings of cases and assertions that decide nothing, of paths that lead nowhere."""
-        return [*self._warnings.texts, *self.assertions.warnings]
+        return [*self._warnings.texts, *self.assertions.path_warnings]
 
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case at `loc`, or note every mistake in it and return None."""
@@ -231,24 +230,20 @@ class CaseReader:
         if not isinstance(listed, list | tuple):
             return ()
         if not listed and not self._of_suite:
-            text = f"Case '{raw.get('id')}' has no 'assertions': it asserts nothing"
-            self._warnings.add(
-                text, loc, problems, name=f"'{raw.get('id')}'", several=_NO_ASSERTIONS
-            )
-        own = (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
-        note_weightless(own, loc, problems, f"case '{raw.get('id')}'")
-        return own
+            reason = "no 'assertions': it asserts nothing"
+            self._warnings.add(reason, loc, problems, name=f"case '{raw.get('id')}'")
+        return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
 
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems
     ) -> tuple[Assertion, ...]:
-        warned = len(self.assertions.warnings)
+        warned = len(self.assertions.path_warnings)
         assertions = [
             self.assertions.read(entry, (*loc, index), problems)
             for index, entry in enumerate(listed)
         ]
-        if self._strict and len(self.assertions.warnings) > warned:
-            for text in self.assertions.warnings[warned:]:
+        if self._strict and len(self.assertions.path_warnings) > warned:
+            for text in self.assertions.path_warnings[warned:]:
                 problems.add(loc, text)
         return tuple(assertion for assertion in assertions if assertion is not None)
 
@@ -663,7 +658,6 @@ def read_suite(
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
-    warnings += graders.reference_fields.warnings(problems.file, strict=options.strict)
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
     definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
     warnings += unjudged.warnings(definition, strict=options.strict)
@@ -827,7 +821,7 @@ def suite_file_schema() -> dict[str, Any]:
     other = {
         "type": "object",
         "required": ["type"],
-        "properties": {"type": {"anyOf": [{"enum": list(OTHER_TYPES)}, {"pattern": "custom:"}]}},
+        "properties": {"type": {"anyOf": [{"enum": list(other_types())}, {"pattern": "custom:"}]}},
     }
     definitions["Assertion"] = {"anyOf": [own, other]}
     listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}

@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from evalcore.formats.assertion_files import AssertionTemplates, ProgramAssertion
-from evalcore.formats.graders import Graders
+from evalcore.formats.assertions import AssertionReader
+from evalcore.formats.graders import AssertionTemplates, Graders, ProgramAssertion
 from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
@@ -26,7 +26,6 @@ from evalcore.formats.messages import (
 )
 from evalcore.formats.section import UniqueIds
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.shapes import (
     GRADERS,
     TestAlias,
@@ -35,7 +34,7 @@ from evalcore.formats.test_file.shapes import (
     TurnShape,
 )
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.formats.warnings import CaseWarnings, note_weightless
+from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader
 from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.model.assertion import Assertion
@@ -44,7 +43,7 @@ from evalcore.model.exchange import TRANSCRIPT, Turns, turn_block
 from evalcore.model.suite import Case
 from evalcore.problems import Problems
 from evalcore.shapes import adapter
-from evalcore.wording import Loc, counted, path_text, suggest
+from evalcore.wording import Loc, counted, suggest
 
 
 def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,12 +168,10 @@ _FILLED_IN_TURNS: Final = ("input", "expected_output")
 
 
 class CaseVariables:
-    """Fills references to the variables of one test, and keeps those that nothing names."""
+    """Fills references to the variables of one test, those of its own texts."""
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
-        self.names = frozenset(values)
-        self.unused = dict.fromkeys(values)
 
     def fill_test(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return a test with the references in its own texts replaced."""
@@ -212,7 +209,6 @@ class CaseVariables:
             if not isinstance(value, Mapping) or name not in value:
                 return default
             value = value[name]
-        self.unused.pop(path.partition(".")[0], None)
         return value
 
 
@@ -220,13 +216,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-UNUSED_CRITERIA = (
-    "Test '{id}': criteria is defined but no evaluator in assertions will evaluate it. "
-    "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
-)
-_UNUSED_CRITERIA_OF_SEVERAL: Final = (
-    "{count} tests ({all_names}): criteria is defined but no evaluator in assertions will evaluate "
-    "it. "
+UNUSED_CRITERIA: Final = (
+    "criteria is defined but no evaluator in assertions will evaluate it. "
     "Add 'type: llm-grader' to assertions, or remove criteria if it is documentation-only."
 )
 NO_ANSWER = (
@@ -240,13 +231,7 @@ NO_VARIANTS = (
 NOTHING_TO_CHECK = (
     "needs one of 'assertions' (not empty), 'criteria' and 'expected_output', or nothing is checked"
 )
-NO_REFERENCE = "reference_answer has no effect, as in AgentV: the reference is 'expected_output'"
-NO_ORDER = (
-    "tests run in any order and on several machines; write steps that need each other as `turns` "
-    "of one test"
-)
 EMPTY = "'assertions' is empty, so nothing is checked; remove it to be graded by 'criteria'"
-_DEPENDENCIES: Final = ("depends_on", "on_dependency_failure")
 _ALIASES: Final = (
     ("assert", "assertions"),
     ("evaluators", "assertions"),
@@ -288,7 +273,10 @@ class TestReader:
         self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self.assertions = AssertionReader(
-            defaults.graders, defaults.programs, defaults.notes, defaults.templates
+            defaults.graders,
+            notes=defaults.notes,
+            programs=defaults.programs,
+            templates=defaults.templates,
         )
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
@@ -313,10 +301,6 @@ class TestReader:
         self.ids.note(test["id"], loc, problems)
         graded, label = None, _label(test["id"])
         self.warnings.add_replaced(label, loc, problems)
-        if "reference_answer" in test:
-            at = (*loc, "reference_answer")
-            several = f"{{count}} tests ({{names}}): {NO_REFERENCE}"
-            self.warnings.add(f"{label}: {NO_REFERENCE}", at, problems, name=label, several=several)
         if not TURN_KEYS.isdisjoint(test):
             folder = self.defaults.folder
             graded = read_turns(test, loc, problems, label, folder, self.assertions)
@@ -339,8 +323,6 @@ class TestReader:
             else:
                 checked = adapter(TestShape).validate_python(raw)
         except ValidationError as error:
-            if type(raw) is dict and not raw.keys().isdisjoint(_DEPENDENCIES):
-                return self._checked(_without_dependencies(raw, loc, problems), loc, problems)
             case_id = raw.get("id") if isinstance(raw, dict) else None
             problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
             self.ids.note(case_id, loc, problems)
@@ -371,7 +353,6 @@ class TestReader:
             own = [*graded.assertions, *on_transcript(own)]
         criteria = test.get("criteria")
         if own:
-            note_weightless(own, loc, problems, label)
             self._note_unused_criteria(test, own, loc, problems)
             return tuple(own)
         nothing = "assertions" in test or not (criteria or "expected_output" in test)
@@ -404,14 +385,8 @@ class TestReader:
         self, test: TestShape, own: Sequence[Assertion], loc: Loc, problems: Problems
     ) -> None:
         if test.get("criteria") and not any(assertion.check in GRADERS for assertion in own):
-            text = UNUSED_CRITERIA.format(id=test["id"])
-            self.warnings.add(
-                text,
-                (*loc, "criteria"),
-                problems,
-                name=f"'{test['id']}'",
-                several=_UNUSED_CRITERIA_OF_SEVERAL,
-            )
+            at, name = (*loc, "criteria"), f"Test '{test['id']}'"
+            self.warnings.add(UNUSED_CRITERIA, at, problems, name=name)
 
     def _fixture(self, test: TestShape) -> Evidence | None:
         fixture = test.get("fixtures")
@@ -521,7 +496,6 @@ class TestReader:
             own = [own]
         if values is not None:
             files, before = values.fill(list(files)), values.fill(list(before))
-            self._note_unused(values, (*loc, "vars"), problems, _label(test["id"]))
         if not files and not before and not isinstance(own, list):
             return own
         origin = InputOrigin(defaults.folder, (*loc, "input"), problems, _label(test["id"]))
@@ -531,15 +505,6 @@ class TestReader:
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
-
-    def _note_unused(self, values: CaseVariables, loc: Loc, problems: Problems, label: str) -> None:
-        """Warn of variables that no text of the test names."""
-        for name in values.unused:
-            path = path_text((*loc, name))
-            reason = f"no text of the test has {{{{ {name} }}}}"
-            several = f"{{count}} variables ({{names}}) have no effect: {reason}"
-            text = f"{label}: {path} has no effect: {reason}"
-            self.warnings.add(text, (*loc, name), problems, name=path, several=several)
 
 
 def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, label: str) -> Case:
@@ -553,13 +518,6 @@ def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, l
         answers = counted(graded.turns.total, "answer")
         problems.add(loc, f"'messages' has to hold {answers}, one for each turn", label=label)
     return case._replace(fixture=fixture)
-
-
-def _without_dependencies(raw: dict[str, Any], loc: Loc, problems: Problems) -> dict[str, Any]:
-    """Return a test without the keys that order it after others; note them."""
-    key = next(key for key in _DEPENDENCIES if key in raw)
-    problems.add((*loc, key), NO_ORDER, label=_label(raw.get("id")))
-    return {key: value for key, value in raw.items() if key not in _DEPENDENCIES}
 
 
 def _label(case_id: object) -> str:

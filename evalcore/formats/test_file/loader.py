@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Required
-
-from pydantic import Field, with_config
-from typing_extensions import TypedDict
+from typing import Any, Final
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
-from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import Document
-from evalcore.formats.graders import Graders
+from evalcore.formats.graders import AssertionTemplates, Graders, program_assertions
 from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
@@ -26,7 +23,6 @@ from evalcore.formats.messages import (
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.formats.section import (
-    STRICT,
     EvalcoreSection,
     SectionReader,
     check_required_cases,
@@ -34,20 +30,17 @@ from evalcore.formats.section import (
     threshold_of,
 )
 from evalcore.formats.sources import (
-    EVALS,
     NamedFiles,
     RowRules,
     declared_types,
     defaults_beside,
     digest_of,
     file_tests,
-    is_skill_evals,
     spool_rows,
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
-from evalcore.formats.test_file.cases import NO_ANSWER, SuiteDefaults, TestReader
+from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.shapes import (
     SuiteExecution,
     TargetEntry,
@@ -72,7 +65,7 @@ from evalcore.model.suite import (
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
-from evalcore.shapes import Text, adapter
+from evalcore.shapes import adapter
 from evalcore.wording import Loc, path_text, there_are
 
 _LOC: Final[Loc] = ("execution", "targets")
@@ -142,114 +135,12 @@ class TargetReferences:
         return workspaces.hooks_of_target(hooks, (*loc, "hooks"), self._problems)
 
     def _warn(self, loc: Loc, text: str) -> None:
-        path = path_text(loc)
-        several = f"{{count}} keys ({{names}}): {text}"
-        self._warnings.add(f"{path} {text}", loc, self._problems, name=path, several=several)
-
-
-# What a test file calls a key of an eval; messages name the key that the file has.
-_OWN_WORDS: Final = {"input": "prompt", "input_files": "files"}
-_CHECKED: Final = ("assertions", "expectations", "expected_output")
-_NOTHING: Final = "needs 'assertions' or an 'expected_output', or nothing is checked"
-_NO_TARGET: Final = (
-    "has nothing that answers it: choose a target by --target NAME, or call one 'default' in a "
-    "targets.yaml"
-)
-_NO_SKILL: Final = "says whether a skill is used, and the file names none; add 'skill_name'"
-
-
-@with_config(STRICT)
-class SkillEval(TypedDict, total=False):
-    """A prompt, what a good answer is, and statements about it that a judge checks."""
-
-    id: Required[Annotated[int | str, Field(union_mode="left_to_right")]]
-    name: str
-    prompt: Required[Text]
-    expected_output: str
-    files: list[Text]
-    assertions: list[Text]
-    expectations: list[Text]
-    should_trigger: bool
-
-
-@with_config(STRICT)
-class SkillEvals(TypedDict, total=False):
-    """The evals of one skill."""
-
-    skill_name: Text
-    evals: Required[Annotated[list[SkillEval], Field(min_length=1)]]
-    evalcore: EvalcoreSection
-
-
-class SkillTests(NamedTuple):
-    """The suite level and the tests of a file, and the collector of its mistakes."""
-
-    suite: dict[str, Any]
-    tests: list[dict[str, Any]]
-    problems: Problems
-
-
-def skill_tests(document: Document) -> SkillTests:
-    """Return what the test file of these evals holds; raise `LoadError` if a shape is wrong."""
-    problems = _SkillProblems(document.file, document.locate)
-    raw = document.value
-    if problems.check_shape(raw, SkillEvals):
-        for index, entry in enumerate(raw[EVALS]):
-            _check(entry, raw.get("skill_name"), (EVALS, index), problems)
-    problems.raise_if_any()
-    suite = {key: value for key, value in raw.items() if key not in {EVALS, "skill_name"}}
-    skill = raw.get("skill_name")
-    if skill is not None:
-        suite |= {"name": skill, "metadata": {"skill_name": skill}}
-    return SkillTests(suite, [_test(entry, skill) for entry in raw[EVALS]], problems)
-
-
-def _check(entry: SkillEval, skill: str | None, loc: Loc, problems: Problems) -> None:
-    label = f"eval '{entry['id']}'"
-    if "assertions" in entry and "expectations" in entry:
-        message = "is another name of 'assertions'; keep one of them"
-        problems.add((*loc, "expectations"), message, label=label)
-    if "should_trigger" not in entry:
-        if not any(entry.get(key) for key in _CHECKED):
-            problems.add(loc, _NOTHING, label=label)
-    elif skill is None:
-        problems.add((*loc, "should_trigger"), _NO_SKILL, label=label)
-
-
-def _test(entry: SkillEval, skill: str | None) -> dict[str, Any]:
-    """Return the test of an eval: its statements are the criteria of one rubric."""
-    test: dict[str, Any] = {"id": str(entry["id"]), "input": entry["prompt"]}
-    assertions: list[Any] = list(entry.get("assertions", entry.get("expectations", ())))
-    if "should_trigger" in entry:
-        used = {"skill": skill, "should_trigger": entry["should_trigger"]}
-        assertions.insert(0, {"type": "skill-trigger", **used})
-    if "name" in entry:
-        test["description"] = entry["name"]
-    if entry.get("expected_output"):
-        test["expected_output"] = entry["expected_output"]
-    if assertions:
-        test["assertions"] = assertions
-    elif entry.get("expected_output"):
-        test["criteria"] = entry["expected_output"]
-    if entry.get("files"):
-        test["input_files"] = entry["files"]
-    return test
-
-
-class _SkillProblems(Problems):
-    """Names mistakes in the tests by the keys that their evals have."""
-
-    def add(self, loc: Loc, message: str, *, label: str = "") -> None:
-        """Note a mistake at a path of the test file."""
-        message = _NO_TARGET if message == NO_ANSWER else message
-        own = (_OWN_WORDS.get(part, part) if isinstance(part, str) else part for part in loc)
-        super().add(tuple(own), message, label=label)
+        self._warnings.add(text, loc, self._problems)
 
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
 _LISTS = ("assertions", "assert", "evaluators")
-NO_FILES = "has no effect: what a target answers is text, never a file"
 
 
 def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suite:
@@ -259,9 +150,6 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     if not isinstance(raw, dict):
         problems.add((), "a test file is a mapping with 'tests'")
         problems.raise_if_any()
-    if is_skill_evals(raw):
-        suite, tests, problems = skill_tests(document)
-        return _load(suite, tests, EVALS, problems, path, lambda: sha256, options)
     keys = [key for key in TESTS_KEYS if key in raw]
     if not keys:
         problems.add((), "has no 'tests'")
@@ -269,7 +157,7 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     for key in keys[1:]:
         problems.add((key,), f"is another name of '{keys[0]}'; keep one of them")
     suite_level = {key: value for key, value in raw.items() if key not in TESTS_KEYS}
-    return _load(suite_level, raw[keys[0]], keys[0], problems, path, lambda: sha256, options)
+    return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
 
 
 def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
@@ -289,7 +177,7 @@ def _load(
     key: str,
     problems: Problems,
     path: Path,
-    digest: Callable[[], str],
+    digest: str,
     options: LoadOptions,
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
@@ -327,9 +215,8 @@ def _load(
     file = tests if is_table else problems.file
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
-    warnings += level.graders.reference_fields.warnings(file, strict=options.strict)
     definition = replace(
-        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest())),
+        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest)),
         limits=level.limits_of(len(cases)),
         absent_fields=absent,
         datasets=tuple(versions),
@@ -382,7 +269,6 @@ class _SuiteLevel:
             path.parent,
             variables,
             problems,
-            to_run=options.to_run,
             strict=options.strict,
         )
         self.workspaces = WorkspaceReader(
@@ -433,10 +319,9 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        reader = AssertionReader(self.graders, self.programs, self.notes, self.templates)
-        if "preprocessors" in raw:
-            text = f"preprocessors {NO_FILES}"
-            self.notes.add(text, ("preprocessors",), problems, name="preprocessors", several=text)
+        reader = AssertionReader(
+            self.graders, notes=self.notes, programs=self.programs, templates=self.templates
+        )
         folder = self.path.resolve().parent
         origin = InputOrigin(folder, ("input",), problems)
         check_messages(raw.get("input"), origin)
@@ -463,7 +348,7 @@ class _SuiteLevel:
                 variant.target for variant in self.variants if variant.target is not None
             ),
             workspaces=self.workspaces,
-            metadata=self._metadata(),
+            metadata=self.raw.get("metadata", {}),
             programs=self.programs,
             templates=self.templates,
             notes=self.notes,
@@ -481,15 +366,6 @@ class _SuiteLevel:
             message = f"is another name of '{path_text(written[0][1])}'; keep one of them"
             self.problems.add(loc, message)
         return written[0] if written else ([], ("assertions",))
-
-    def _metadata(self) -> Mapping[str, Any]:
-        """Return what the metadata of every test begins with."""
-        metadata = dict(self.raw.get("metadata", {}))
-        if "governance" in self.raw:
-            if "governance" in metadata:
-                self.problems.add(("governance",), "is given in 'metadata' as well; keep one")
-            metadata["governance"] = self.raw["governance"]
-        return metadata
 
     def _execution(self) -> SuiteExecution:
         """Return `execution`, with the target that may stand at the top of the file."""

@@ -171,7 +171,6 @@ class TestShape(TypedDict, total=False):
     input: Required[Input]
     input_files: list[Text]
     expected_output: Any
-    reference_answer: Any
     execution: TestExecution
     workspace: WorkspaceValue
     metadata: dict[str, Any]
@@ -212,10 +211,8 @@ class TestSuite(_SuiteAlias, total=False):
     dataset: str
     tags: list[str]
     metadata: dict[str, Any]
-    governance: dict[str, Any]
     evaluator: DefaultGrader
     evaluators: list[Any]
-    preprocessors: list[Any]
     target: Text
     input: Input
     input_files: list[Text]

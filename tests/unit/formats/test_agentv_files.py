@@ -34,35 +34,6 @@ def test_inline_tests_and_files_of_tests_stand_in_one_list(tmp_path: Path) -> No
     assert list(cases_of(tmp_path, text.replace(", {id: d}", ""))) == ["a", "b", "c"]
 
 
-def test_each_folder_with_a_case_file_is_a_test(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        {
-            "cases/2-named/case.yaml": "{id: named, input: hi, criteria: c}",
-            "cases/1-plain/case.yml": "{input: hi, criteria: c}",
-            "cases/1-plain/workspace/main.py": "pass",
-            "cases/notes/readme.md": "no test",
-        },
-    )
-    cases = cases_of(tmp_path, f"{TARGET}tests: ./cases/")
-
-    assert list(cases) == ["1-plain", "named"]
-    assert cases["1-plain"].workspace["template"] == "cases/1-plain/workspace"  # type: ignore[index]
-    assert cases["named"].workspace is None
-
-
-def test_a_folder_without_case_files_and_a_wrong_case_file_are_mistakes(tmp_path: Path) -> None:
-    write(tmp_path, {"empty/x/other.yaml": "{}", "cases/a/case.yaml": "{inptu: hi}"})
-    problems = problems_of(tmp_path, f"{TARGET}tests: [empty, cases/]")
-
-    assert [problem.file.rpartition("/")[2] for problem in problems] == [
-        "suite.eval.yaml",
-        "case.yaml",
-        "case.yaml",
-    ]
-    assert problems[0].message == "no folder in 'empty' holds a case.yaml"
-
-
 def test_a_leading_slash_is_the_root_of_the_repository(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     write(tmp_path, {"shared/a.md": "text", "evals/deep/suite.eval.yaml": ""})
@@ -124,24 +95,6 @@ def test_criteria_as_agentv_writes_them(
     assert (criterion["outcome"], criterion["required"]) == (outcome, required)
 
 
-def test_the_suites_metadata_and_governance_are_every_tests(tmp_path: Path) -> None:
-    suite = """\
-author: somebody
-license: MIT
-requires: {agentv: '>=0.30.0'}
-category: security/network
-metadata: {team: core, labels: [a, b]}
-governance: {risk_tier: high, controls: [x]}
-"""
-    test = "{id: a, input: hi, criteria: c, metadata: {labels: [b, c], governance: {owner: me}}}"
-
-    assert only(tmp_path, suite, test).metadata == {
-        "team": "core",
-        "labels": ["a", "b", "c"],
-        "governance": {"risk_tier": "high", "controls": ["x"], "owner": "me"},
-    }
-
-
 def test_a_target_may_stand_at_the_top(tmp_path: Path) -> None:
     text = f"targets: [{{name: mine, provider: echo}}]\ntarget: mine\ntests: [{TEST}]"
 
@@ -162,19 +115,19 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
     [
         (
             "{type: contains, value: hi, flags: i}",
-            "test 'a': tests[0].assertions[0].flags has no effect: only 'regex' has flags",
+            "tests[0].assertions[0].flags: has no effect: only 'regex' has flags",
         ),
         (
             "{type: llm-grader, config: {a: 1}, judge: default}",
-            "test 'a': tests[0].assertions[0].config has no effect: a prompt is a text",
+            "tests[0].assertions[0].config: has no effect: a prompt is a text",
         ),
         (
             "{type: llm-grader, max_steps: 3, judge: default}",
-            "test 'a': tests[0].assertions[0].max_steps has no effect: a judge answers in one step",
+            "tests[0].assertions[0].max_steps: has no effect: a judge answers in one step",
         ),
         (
             "{type: tool-trajectory, mode: exact, expected: [{tool: t, input: {x: 1}}]}",
-            "test 'a': tests[0].assertions[0].expected[0].input has no effect: only the arguments "
+            "tests[0].assertions[0].expected[0].input: has no effect: only the arguments "
             "of a call are compared (`args`)",
         ),
     ],
@@ -277,14 +230,6 @@ def test_an_older_type_of_an_aggregator_is_told_its_name_of_today(tmp_path: Path
     assert problem.message.endswith("unknown value 'code_judge'. Did you mean 'code_grader'?")
 
 
-def test_preprocessors_are_a_warning(tmp_path: Path) -> None:
-    suite = f"{TARGET}preprocessors: [{{type: xlsx, command: [x]}}]\ntests: [{TEST}]"
-
-    assert load_text(tmp_path, suite).warnings[0] == (
-        "preprocessors has no effect: what a target answers is text, never a file"
-    )
-
-
 @pytest.mark.parametrize(
     ("suite", "test", "hints"),
     [
@@ -314,18 +259,3 @@ def test_assertions_of_the_suite_may_stand_in_its_execution(tmp_path: Path, key:
     (problem,) = problems_of(tmp_path, text)
     assert problem.path == f"execution.{key}"
     assert problem.message == "is another name of 'assertions'; keep one of them"
-
-
-def test_a_reference_answer_has_no_effect_and_is_a_warning(tmp_path: Path) -> None:
-    test = "{{id: {id}, input: hi, criteria: c, reference_answer: r}}"
-    text = f"{TARGET}tests: [{test.format(id='a')}"
-    suite = load_text(tmp_path, f"{text}]")
-    reason = "reference_answer has no effect, as in AgentV: the reference is 'expected_output'"
-
-    assert next(iter(suite.cases)).expected_output is None
-    assert f"test 'a': {reason}" in suite.warnings
-    more = ", ".join(test.format(id=name) for name in "bcd")
-    all_four = load_text(tmp_path, f"{text}, {more}]")
-    assert f"4 tests (test 'a', test 'b', test 'c', …): {reason}" in all_four.warnings
-    (problem,) = problems_of(tmp_path, f"{text}]".replace("criteria: c", CHECK), strict=True)
-    assert problem.path == "tests[0].reference_answer"

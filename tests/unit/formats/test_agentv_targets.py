@@ -68,7 +68,6 @@ def test_the_logs_of_agents_have_no_effect_where_the_provider_is_a_model(
 @pytest.mark.parametrize(
     ("entry", "place", "message"),
     [
-        ("{name: default, provider: claude}", "targets[0].provider", "`provider: cli`"),
         ("{name: default, provider: azure, endpoint: '${{ ELSE }}', model: m}",
          "targets[0].endpoint", "may not read the environment variable ELSE"),
         ("{name: default, provider: azure, endpoint: '${{ NAME }}', model: m}",
@@ -82,16 +81,6 @@ def test_what_cannot_be_taken_over_is_told_at_its_place(
     (problem,) = problems_of(tmp_path, TEST)
     assert problem.path == place
     assert message in problem.message
-
-
-def test_an_agent_is_a_warning_where_nothing_is_run(tmp_path: Path) -> None:
-    write(tmp_path, {".agentv/targets.yaml": "targets: [{name: default, provider: claude}]"})
-    suite = load_text(tmp_path, TEST, to_run=False)
-    (warning,) = suite.warnings
-
-    assert "AgentV's agent 'claude' is not built in" in warning
-    assert warning.endswith("or choose another by --target")
-    assert suite.definition.targets["default"].kind == "claude"
 
 
 def test_the_older_name_of_the_grader_target_is_read(tmp_path: Path) -> None:

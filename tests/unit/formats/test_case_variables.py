@@ -54,14 +54,6 @@ def test_vars_fill_the_suites_input_and_files_for_that_test(tmp_path: Path) -> N
     ]
 
 
-def test_a_variable_that_nothing_names_is_a_warning(tmp_path: Path) -> None:
-    test = "{id: a, vars: {n: 1}, input: hi, assertions: [{type: is-json}]}"
-
-    assert load_text(tmp_path, f"{TARGETS}\ntests: [{test}]").warnings == (
-        "test 'a': tests[0].vars.n has no effect: no text of the test has {{ n }}",
-    )
-
-
 @pytest.mark.parametrize(
     "assertion",
     [

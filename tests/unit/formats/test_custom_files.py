@@ -68,11 +68,7 @@ def test_souls_are_files_beside_the_workflow(tmp_path: Path) -> None:
 
     assert definition["souls"]["sender"]["system_prompt"] == "You send."
     assert definition["souls"]["writer"]["model_name"] == "gpt-4.1-mini"
-    assert warnings == (
-        "block 'write': 'stall_thresholds' has no effect; see 'timeout_seconds'",
-        "soul 'sender': 'tools' has no effect; souls call no tools; make a block of 'type: code' "
-        "or 'http'",
-    )
+    assert warnings == ()
 
 
 def test_files_beside_the_folder_of_workflows_need_no_repository(tmp_path: Path) -> None:
@@ -86,13 +82,6 @@ def test_a_soul_of_the_workflow_file_wins(tmp_path: Path) -> None:
     options, _ = loaded(repository(tmp_path), souls + DIGEST % "")
 
     assert options["definition"]["souls"]["writer"]["system_prompt"] == "Mine."
-
-
-def test_an_input_that_calls_itself_sensitive_is_warned_of(tmp_path: Path) -> None:
-    inputs = "inputs: {key: {type: string, default: x, sensitive: true}}\n"
-    _, warnings = loaded(repository(tmp_path), inputs + DIGEST % "")
-
-    assert "input 'key': 'sensitive' has no effect; what cases give is stored" in warnings
 
 
 def test_sub_workflows_have_souls_of_their_own(tmp_path: Path) -> None:
@@ -144,27 +133,6 @@ def test_a_wrong_soul_is_one_mistake(tmp_path: Path) -> None:
     assert sorted(Path(problem.file).name for problem in problems) == ["sender.yaml", "writer.yaml"]
 
 
-@pytest.mark.parametrize(
-    ("changes", "warning"),
-    [
-        pytest.param({}, "soul 'sender': 'tools' has no effect", id="tools of a soul"),
-        pytest.param(
-            {"souls__writer": WRITER.replace("assertions: null", "assertions: [{type: cost}]")},
-            "soul 'writer': 'assertions' has no effect; write them in the block",
-            id="assertions of a soul",
-        ),
-    ],
-)
-def test_what_has_no_effect_is_a_warning_and_in_strict_mode_a_mistake(
-    tmp_path: Path, changes: dict[str, str], warning: str
-) -> None:
-    folder = repository(tmp_path, **changes)
-
-    assert any(warning in text for text in loaded(folder)[1])
-    problems = problems_of(folder, DIGEST % "", NAME, strict=True)
-    assert any(warning in problem.message for problem in problems)
-
-
 PROVIDED = """\
 version: "1.0"
 souls: {writer: {system_prompt: s, provider: %s, model_name: m}}
@@ -182,53 +150,7 @@ def provided(folder: Path, name: str, manifest: str) -> dict[str, Any]:
     return entry
 
 
-@pytest.mark.parametrize(
-    ("manifest", "kind", "options"),
-    [
-        (
-            "{id: p, kind: provider, type: groq, api_key: '${GROQ_API_KEY}', models: [m]}",
-            "openai",
-            {"base_url": "https://api.groq.com/openai/v1", "api_key": "${{ GROQ_API_KEY }}"},
-        ),
-        (
-            "{id: p, kind: provider, type: ollama, base_url: 'http://localhost:1', status: ok}",
-            "openai",
-            {"base_url": "http://localhost:1/v1"},
-        ),
-        ("{id: p, type: anthropic}", "anthropic", {}),
-        ("{name: Mine, type: openai, base_url: null, status: ok}", "openai", {}),
-    ],
-    ids=["a known address", "ollama", "a protocol", "no id, as in earlier versions"],
-)
-def test_a_provider_may_stand_in_a_file_of_its_own(
-    tmp_path: Path, manifest: str, kind: str, options: dict[str, str]
-) -> None:
-    assert provided(tmp_path, "p", manifest) == {"kind": kind, "options": options}
-
-
 def test_an_entry_of_targets_goes_before_a_providers_file(tmp_path: Path) -> None:
     write(tmp_path, {"targets.yaml": "targets: [{name: p, provider: echo}]"})
 
     assert provided(tmp_path, "p", "{id: p, type: anthropic}")["kind"] == "echo"
-
-
-@pytest.mark.parametrize(
-    ("manifest", "message"),
-    [
-        ("{id: q, type: openai}", "the file is that of 'p'"),
-        ("{id: p, type: openai, is_active: false}", "is switched off"),
-        ("{id: p, type: aws_bedrock}", "a 'base_url' that speaks OpenAI's, and"),
-        ("{id: p, type: mine}", "needs 'base_url'"),
-        ("{id: p, type: openai, key: k}", "unknown key 'key'"),
-        ("{id: p, type: openai, api_key: sk-12345678901234567890}", "must not be written here"),
-    ],
-)
-def test_a_wrong_providers_file_is_a_mistake_with_its_name(
-    tmp_path: Path, manifest: str, message: str
-) -> None:
-    write(tmp_path, {"custom/providers/p.yaml": manifest})
-
-    (problem,) = problems_of(tmp_path, PROVIDED % "p", "flow.yaml")
-
-    assert problem.file.endswith("custom/providers/p.yaml")
-    assert message in problem.message

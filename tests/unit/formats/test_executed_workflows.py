@@ -278,8 +278,7 @@ def test_an_unknown_provider_is_reported_with_a_suggestion(tmp_path: Path) -> No
 
     assert (problem.line, problem.path) == (4, "souls.s.provider")
     assert problem.message == (
-        "unknown provider 'opnai'. Did you mean 'openai'? "
-        "Write an entry in targets.yaml, or custom/providers/opnai.yaml"
+        "unknown provider 'opnai'. Did you mean 'openai'? Write an entry in targets.yaml"
     )
 
 

@@ -388,14 +388,6 @@ def test_a_mistake_in_an_included_file_is_reported_in_that_file(tmp_path: Path) 
     assert (found.line, found.path) == (3, "suites.s.tests.a.doo")
 
 
-def test_a_file_with_surrogate_pairs_that_includes_others_has_lines(tmp_path: Path) -> None:
-    write(tmp_path, {"parts/s.yaml": "tests:\n  a: {do: {evl: 1}}\n"})
-    text = r'shared: {data: {face: "\ud83d\ude00"}}' + "\nsuites:\n  s: !include parts/s.yaml\n"
-    (found,) = problems(tmp_path, text)
-    assert found.file.endswith("parts/s.yaml")
-    assert found.line == 2
-
-
 def test_a_required_file_has_to_be_there_an_included_one_has_not(tmp_path: Path) -> None:
     (found,) = problems(tmp_path, "suites:\n  s: !require no.yaml\n")
     assert "no such file" in found.message

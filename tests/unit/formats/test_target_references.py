@@ -102,14 +102,14 @@ def test_a_folder_used_as_it_is_takes_no_hooks_that_prepare_it_for_a_target(tmp_
     [
         pytest.param(
             SUITE % "{name: b, use_target: base, hooks: {before_each: {command: x}}}",
-            "execution.targets[1].hooks has no effect: hooks run in a workspace",
+            "execution.targets[1].hooks: has no effect: hooks run in a workspace",
             id="no workspace",
         ),
         pytest.param(
             (SUITE % "{name: b, use_target: base}")
             .replace("base, p", "b, p")
             .replace("[base, ", "["),
-            "execution.targets[0].use_target has no effect: a target of this name is defined",
+            "execution.targets[0].use_target: has no effect: a target of this name is defined",
             id="a defined name",
         ),
     ],

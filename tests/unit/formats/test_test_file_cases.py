@@ -11,7 +11,7 @@ import pytest
 from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
 from evalcore.targets.work import input_messages
-from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
+from tests.unit.formats.loading import cases_of, places_of, problems_of, write
 
 TEST = "{id: a, input: hi, fixtures: {output: hello}, assertions: [{type: equals, value: hello}]}"
 LIVE = "{id: a, input: hi, assertions: [{type: equals, value: hi}]}"
@@ -378,10 +378,6 @@ def test_a_type_may_be_negated_by_its_word(
         ("{type: not-ends-with, value: \"\\n\"}", "[0].value", "'not-ends-with' can never pass"),
         ("{type: contains-any, value: [a, '']}", "[0].value", "'contains-any' can never fail"),
         ("{type: icontains-all, value: [a, '']}", "[0].value", "an empty member"),
-        ("{type: contains, value: x, weight: 0}", "", "no assertion has any weight"),
-        ("{type: contains, value: x, weight: 0}, {type: is-json, weight: 0}", "", "any weight"),
-        ("{type: field-accuracy, fields: [{path: a, weight: 0}]}", "[0].fields", "any weight"),
-        ("{type: composite, assertions: [{type: is-json, weight: 0}]}", "[0]", "any weight"),
         ("{type: composite, assertions: [{type: ends-with, value: ' '}]}",
          "[0].assertions[0].value", "can never fail"),
     ],
@@ -401,23 +397,6 @@ def test_blanks_that_are_not_trimmed_are_a_value(tmp_path: Path) -> None:
     written = "{type: contains, value: ' '}, {type: regex, value: ' '}, {type: equals, value: ' '}"
     text = f"tests: [{{id: a, input: b, fixtures: {{output: x}}, assertions: [{written}]}}]"
     assert len(cases_of(tmp_path, text)["a"].assertions) == 3
-
-
-@pytest.mark.parametrize("strict", [False, True])
-def test_an_optional_field_that_no_test_has_is_skipped_with_a_warning(
-    tmp_path: Path, strict: bool
-) -> None:
-    fields = "[{path: total}, {path: tax, required: false}]"
-    text = f"""\
-        targets: [{{name: default, provider: echo}}]
-        assertions: [{{type: field-accuracy, fields: {fields}}}]
-        tests: [{{id: a, input: '{{"total": 1}}', expected_output: {{total: 1}}}}]
-        """
-    warning = "'field-accuracy' skips 'tax': no test's 'expected_output' has it"
-    if strict:
-        assert [each.message for each in problems_of(tmp_path, text, strict=True)] == [warning]
-    else:
-        assert load_text(tmp_path, text).warnings == (warning,)
 
 
 IMAGE = "data:image/png;base64,AAAA"

@@ -81,8 +81,8 @@ def test_many_warnings_that_say_the_same_are_one_line_that_names_each_test(tmp_p
     warnings = load_text(tmp_path, f"tests: [{tests}]").warnings
 
     (warning,) = warnings
-    names = ", ".join(repr(f"t{number}") for number in range(25))
-    assert warning.startswith(f"25 tests ({names}): criteria is defined but no evaluator")
+    names = ", ".join(f"Test 't{number}'" for number in range(25))
+    assert warning.startswith(f"{names} (25): criteria is defined but no evaluator")
 
 
 def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_strict_makes_mistakes_of_warnings(tmp_path: Path) -> None:
         (5, "tests[0].criteria"),
     ]
     assert load_text(tmp_path, text).warnings[0] == (
-        "assertions[0].flags has no effect: only 'regex' has flags"
+        "assertions[0].flags: has no effect: only 'regex' has flags"
     )
 
 

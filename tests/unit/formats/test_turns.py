@@ -210,7 +210,6 @@ def test_a_fixture_answers_each_turn(tmp_path: Path) -> None:
     [
         ("aggregation: min, criteria: c", "has no effect without 'turns'"),
         ("mode: conversation, criteria: c", "has no effect without 'turns'"),
-        ("criteria: c, depends_on: [b], on_dependency_failure: run", "tests run in any order"),
         ("turns: [{input: x}]", "needs one of 'assertions'"),
         ("turns: [{inputs: x}], criteria: c", "unknown key 'inputs'"),
         ("turns: [{input: x}], criteria: c, conversation: true", "keep one of them"),

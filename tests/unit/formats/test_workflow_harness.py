@@ -103,11 +103,11 @@ def test_a_case_without_all_fixtures_says_exactly_why_it_cannot_run(tmp_path: Pa
 @pytest.mark.parametrize(
     ("text", "warned"),
     [
-        pytest.param("", "Case 'a' has no fixture for x, and nothing can execute", id="no blocks"),
+        pytest.param("", "case 'a': no fixture for x, and nothing can execute", id="no blocks"),
         pytest.param(
             "blocks: {x: {type: llm, prompt_template: t}}\n"
             "workflow: {name: w, entry: x, transitions: [{from: x, to: null}]}\n",
-            "Case 'a' has no fixture for x, and nothing can execute the workflow: add fixtures",
+            "case 'a': no fixture for x, and nothing can execute the workflow: add fixtures",
             id="no provider",
         ),
         pytest.param(
@@ -153,9 +153,12 @@ def test_a_case_that_asserts_nothing_is_warned_about(tmp_path: Path) -> None:
     more = load_text(tmp_path, "eval: {cases: [{id: a}, {id: b}, {id: c}, {id: d}]}")
 
     assert few.warnings == tuple(
-        f"Case '{name}' has no 'expected': it asserts nothing" for name in "ab"
+        f"case '{name}': no 'expected': it asserts nothing" for name in "ab"
     )
-    assert more.warnings == ("4 cases ('a', 'b', 'c', …) have no 'expected': they assert nothing",)
+    (warning,) = more.warnings
+    assert (
+        warning == "case 'a', case 'b', case 'c', case 'd' (4): no 'expected': it asserts nothing"
+    )
     assert [case.fixture is not None for case in few.cases] == [True, True]
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import yaml
 
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 CHECK = {"type": "contains", "value": "good"}
@@ -29,7 +29,7 @@ SUITE = {
 def test_the_score_of_a_part_of_the_cases_passes_no_gate(tmp_path: Path) -> None:
     path = tmp_path / "part.eval.yaml"
     path.write_text(yaml.safe_dump(SUITE), "utf-8")
-    suite = load(path)
+    suite = load_suite(path)
     with evaluate(suite, LocalStore(tmp_path / "store")) as view:
         assert view.report.summary.counts.skipped == 1
         assert view.report.summary.score == 0.5

@@ -3,6 +3,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -118,6 +119,30 @@ def test_module_is_loaded_once(tmp_path: Path) -> None:
     policy = ImportPolicy(roots=(tmp_path,))
     found = policy.load("counted:answer").__globals__
     assert policy.load("counted:other").__globals__ is found
+
+
+def test_modules_are_loaded_while_another_thread_imports(tmp_path: Path) -> None:
+    ended, interval = threading.Event(), sys.getswitchinterval()
+
+    def import_others() -> None:
+        names = [f"imported_elsewhere_{number}" for number in range(100)]
+        while not ended.is_set():
+            for name in names:
+                sys.modules[name] = sys
+            for name in names:
+                del sys.modules[name]
+
+    other = threading.Thread(target=import_others)
+    sys.setswitchinterval(1e-5)
+    other.start()
+    try:
+        for number in range(40):
+            root = write(tmp_path / f"{number}", mine=returning("hello"))
+            assert ImportPolicy(roots=(root,)).load("mine:answer")() == "hello"
+    finally:
+        ended.set()
+        other.join()
+        sys.setswitchinterval(interval)
 
 
 def test_module_that_python_has_loaded_from_that_file_is_the_same_one() -> None:

@@ -31,8 +31,8 @@ from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, Ju
 from evalcore.model.assertion import Assertion, Outcome, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case
-from evalcore.model.tolerance import reaches
 from evalcore.shapes import adapter, or_null
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import LINE_LENGTH, Loc, json_text, one_line, quote, shorten

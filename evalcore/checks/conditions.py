@@ -39,7 +39,7 @@ from evalcore.judging.prompts import SYSTEM, fill
 from evalcore.judging.replies import ReplyError, read_object, text_of
 from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
 from evalcore.model.evidence import Evidence
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.patterns import PatternError, compile_pattern
 from evalcore.wording import counted, describe, json_text, quote, quote_pattern, shorten
 

@@ -18,7 +18,7 @@ from evalcore.model.annotation import (
     content_key,
 )
 from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, blocked, broken
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.shapes import Count, Share, Text
 from evalcore.wording import counted, json_text, suggest
 

@@ -43,7 +43,7 @@ from evalcore.judging.rubrics import (
     prompt_digest,
 )
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.shapes import Declared, OrAbsent, Share, Text, Weight, text_or_mapping
 from evalcore.trust.files import with_file_texts
 from evalcore.wording import Loc, one_line

@@ -15,7 +15,7 @@ from evalcore.checks.base import (
 )
 from evalcore.checks.tools import calls_of
 from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
-from evalcore.model.tolerance import is_below, reaches
+from evalcore.model.scoring import is_below, reaches
 from evalcore.shapes import OrAbsent, Share, Weight
 
 NOT_MEASURED = "not measured"

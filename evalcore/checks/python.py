@@ -21,8 +21,8 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import own_copy, parse
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
 from evalcore.model.evidence import Evidence
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case, artifact_of
-from evalcore.model.tolerance import reaches
 from evalcore.shapes import CALLABLE, Share, Text
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 from evalcore.wording import describe_error, one_line

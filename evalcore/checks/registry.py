@@ -249,7 +249,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "skill-trigger": CheckRow("tools", "SkillTrigger", (Word(_T, "skill-trigger"),)),
     "field-accuracy": CheckRow(
-        "fields",
+        "json",
         "FieldAccuracy",
         (Word(_T, "field-accuracy", reads="read"),),
         is_heavy=True,

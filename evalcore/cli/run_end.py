@@ -17,7 +17,7 @@ from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import is_script_run, print_scores, read_scores, tell_beside
 from evalcore.cli.showing import one_line, print_terminal, store_reports
 from evalcore.errors import EvalError
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.pipeline.finish import RunView, finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions

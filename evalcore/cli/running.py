@@ -23,9 +23,8 @@ from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError, resumable
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
-from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import State
+from evalcore.model.run import Decision, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run

@@ -18,9 +18,8 @@ from evalcore.gates.registry import GATES, GateSyntaxError, gate_schema, parse_g
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import LARGEST
-from evalcore.model.gate import GateSpec
 from evalcore.model.iterations import Iterations, parse_iterations
-from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
+from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, GateSpec, NotifyOn, NotifyPolicy
 from evalcore.model.suite import (
     ErrorPolicy,
     EvidencePolicy,

@@ -13,10 +13,10 @@ from typing_extensions import TypedDict
 from evalcore.formats.section import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.model.evidence import LARGEST
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
-from evalcore.model.tolerance import reaches
 from evalcore.problems import Problems
 from evalcore.shapes import Text, Weight, adapter
 from evalcore.wording import Loc, did_you_mean, known_names

@@ -208,7 +208,7 @@ class ReferenceFields:
         """Note the fields that the case's expected output has."""
         if not self._missing:
             return
-        from evalcore.checks.fields import expected_object
+        from evalcore.checks.json import expected_object
         from evalcore.jsonvalues import ABSENT, value_at
 
         expected = expected_object(case.expected_output)

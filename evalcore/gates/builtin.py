@@ -11,9 +11,9 @@ import orjson
 from pydantic import Field
 
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.run import GateOutcome, GateResult
+from evalcore.model.scoring import is_below, reaches
 from evalcore.model.summary import Sample, Summary
-from evalcore.model.tolerance import is_below, reaches
 from evalcore.shapes import FUNCTION, REQUIRED, NonEmpty, OrAbsent, Share, Text, Weight, written_as
 from evalcore.wording import counted
 

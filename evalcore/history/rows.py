@@ -20,8 +20,8 @@ from evalcore.gates.registry import GATES as GATES_BY_NAME
 from evalcore.history.columns import REVISION, TABLES
 from evalcore.history.files import FILE_OPTIONS, quoted
 from evalcore.history.fingerprints import run_fingerprints
-from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
+from evalcore.model.suite import quarantine_of
 from evalcore.model.summary import NO_SAMPLE, Counts, Sample
 from evalcore.sql.connection import BoundedConnection, literal_path
 from evalcore.statistics.intervals import estimate_mean, estimate_rate, estimate_total

@@ -227,14 +227,8 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    if case.turns is None:
-        return grading_of(assertions, case.threshold, case.criteria)
-    return assertions + _canonical([case.threshold, case.criteria, tuple(case.turns)])
-
-
-def grading_of(assertions: bytes, threshold: float | None, criteria: str | None) -> bytes:
-    """Return `grading_identity` of a case without turns."""
-    return assertions + _canonical([threshold, criteria])
+    turns = () if case.turns is None else (tuple(case.turns),)
+    return assertions + _canonical([case.threshold, case.criteria, *turns])
 
 
 def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:

@@ -1,9 +1,10 @@
-"""A suite: cases, targets, variants, assertions, gates and policies."""
+"""A suite: cases, targets, variants, assertions, gates, policies and quarantined cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
@@ -14,10 +15,90 @@ from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Artifact, Evidence, error_texts, output_values
 from evalcore.model.exchange import Turns
-from evalcore.model.gate import GateSpec
-from evalcore.model.quarantine import QuarantineEntry
-from evalcore.model.run import NotifyPolicy
+from evalcore.model.run import GateSpec, NotifyPolicy
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+
+QUARANTINE_FILE: Final = "quarantine.yaml"
+READY_AFTER_RUNS: Final = 10
+"""How many runs in a row a quarantined case has to pass to be named as ready to return."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineEntry:
+    """A case that does not gate up to and including the day `until` (ISO 8601, UTC).
+
+    `suite` is the name of the only suite that the entry is for; None for every suite of the folder.
+    """
+
+    case: str
+    until: str
+    owner: str
+    reason: str
+    suite: str | None = None
+
+    def has_expired(self, today: date) -> bool:
+        """Whether the case gates again."""
+        return today > date.fromisoformat(self.until)
+
+    def applies_to(self, suite: str) -> bool:
+        """Whether the entry is for the suite of this name."""
+        return self.suite is None or self.suite == suite
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The quarantine of one run, as it was frozen when the run was planned."""
+
+    active: tuple[QuarantineEntry, ...] = ()
+    expired: tuple[QuarantineEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.expired)
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """The cases that do not gate, each once, in the order of the file."""
+        return tuple(dict.fromkeys(entry.case for entry in self.active))
+
+    def entry_of(self, case: str) -> QuarantineEntry | None:
+        """Return the entry that keeps a case from gating; None if it gates."""
+        return next((entry for entry in self.active if entry.case == case), None)
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the form in which a manifest holds it."""
+        return [
+            asdict(entry) | {"expired": has_expired}
+            for entries, has_expired in ((self.active, False), (self.expired, True))
+            for entry in entries
+        ]
+
+
+NO_QUARANTINE: Final = Quarantine()
+
+
+def quarantine_on(entries: Sequence[QuarantineEntry], suite: str, today: date) -> Quarantine:
+    """Return the quarantine of a suite on a day."""
+    own = [entry for entry in entries if entry.applies_to(suite)]
+    return Quarantine(
+        tuple(entry for entry in own if not entry.has_expired(today)),
+        tuple(entry for entry in own if entry.has_expired(today)),
+    )
+
+
+def quarantine_of(settings: Mapping[str, Any]) -> Quarantine:
+    """Return the quarantine in the settings of a manifest; runs of earlier versions have none."""
+    rows = [(dict(row), row["expired"]) for row in settings.get("quarantine") or ()]
+    entries = [
+        (QuarantineEntry(**{name: row[name] for name in _FIELDS}), expired) for row, expired in rows
+    ]
+    return Quarantine(
+        tuple(entry for entry, expired in entries if not expired),
+        tuple(entry for entry, expired in entries if expired),
+    )
+
+
+_FIELDS: Final = ("case", "until", "owner", "reason", "suite")
+
 
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.

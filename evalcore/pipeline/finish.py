@@ -20,11 +20,9 @@ from evalcore.analytics.integrity import (
     whole_parts,
 )
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError
-from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.suite import Case, Suite
+from evalcore.model.run import Decision, Manifest, Plan, State
+from evalcore.model.suite import Case, Suite, quarantine_of
 from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint
 from evalcore.pipeline.compare import ReportSources, open_baseline
 from evalcore.pipeline.execute import execute_run

@@ -20,9 +20,8 @@ from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, w
 from evalcore.gates.gate import gates_of
 from evalcore.isolation.mode import Isolation
 from evalcore.model.annotation import AfterDeadline, AwaitedLabels
-from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.run import Manifest, Plan
+from evalcore.model.run import GateOutcome, GateResult, Manifest, Plan
 from evalcore.model.suite import Format, Policy, ScoreRule, SuiteDefinition
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
 from evalcore.pipeline.compare import ReportSources

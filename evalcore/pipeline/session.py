@@ -32,8 +32,7 @@ from evalcore.execution.worker import (
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.suite import EvidencePolicy
+from evalcore.model.suite import EvidencePolicy, quarantine_of
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.states import observer_of, warn_on_standard_error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from evalcore.model.exchange import cut_of
-from evalcore.model.quarantine import Quarantine
+from evalcore.model.suite import Quarantine
 from evalcore.model.summary import Sample, Summary, VariantSummary, latency_text
 from evalcore.report.document import Report
 from evalcore.statistics.intervals import (

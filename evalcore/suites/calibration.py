@@ -21,8 +21,8 @@ from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.identity import JUDGED, judge_name
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case, Policy, ScoreRule, Suite, SuiteDefinition
-from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions

@@ -12,7 +12,7 @@ import orjson
 from evalcore.checks.scorers import Score, stored_raw
 from evalcore.execution.row import row_metrics
 from evalcore.model.evidence import Artifact, Evidence
-from evalcore.model.gate import Decision, GateResult
+from evalcore.model.run import Decision, GateResult
 from evalcore.model.suite import Case, artifact_of
 from evalcore.planning.codec import decode_evidence
 from evalcore.storage.layout import blob_key

@@ -10,7 +10,7 @@ import pytest
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
-from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
+from evalcore.model.run import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Sample, Summary, VariantSummary
 from evalcore.shapes import parameters_of

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evalcore
-from evalcore.model.tolerance import ROUNDING, is_below, reaches
+from evalcore.model.scoring import ROUNDING, is_below, reaches
 
 SOURCES = Path(evalcore.__file__).parent
 

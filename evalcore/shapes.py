@@ -596,15 +596,17 @@ def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str)
         read = adapter(model).validate_python(dict(written))
         return declared(**{name: getattr(read, name) for name in read.model_fields_set})
     except ValidationError as error:
-        mistakes = (_parameter_mistake(*each) for each in explain(error, written, model))
-        raise ParameterError(f"{label}: {'; '.join(mistakes)}") from None
+        mistakes = [_parameter_mistake(*each) for each in explain(error, written, model)]
+        # A misspelt key is the mistake, not what it leaves missing.
+        unknown = [each for each in mistakes if each.startswith("unknown key")]
+        raise ParameterError(f"{label}: {'; '.join(unknown or mistakes)}") from None
     except ValueError as error:
         raise ParameterError(f"{label}: {error}") from None
 
 
 def _parameter_mistake(loc: Loc, message: str) -> str:
     if message.startswith("unknown key"):
-        return message
+        return message if " " in message.removeprefix("unknown key ") else f"{message} It has none."
     return f"'{path_text(loc)}'{'' if message.startswith(('is ', 'must ')) else ':'} {message}"
 
 

@@ -223,7 +223,7 @@ class CaseItem(NamedTuple):
 
     `output_characters` is the length of the whole output; None if that stands in the blob
     `output_ref`. `evidence` is JSON text, or stands in the blob `evidence_ref`. Times in
-    milliseconds, durations too; `started_ms` and `ended_ms` since the epoch.
+    milliseconds.
     """
 
     item: int
@@ -250,8 +250,6 @@ class CaseItem(NamedTuple):
     input_tokens: int | None
     output_tokens: int | None
     attempts: int | None
-    started_ms: int | None
-    ended_ms: int | None
     scores: Sequence[Mapping[str, Any]] | None
     assertions: Sequence[Mapping[str, Any]] | None
     cached_tokens: int | None = None

@@ -250,7 +250,7 @@ MOVES: Final[tuple[str, ...]] = (
 class PairedCase(NamedTuple):
     """A case on both sides; what a side did not measure is None. `change` is that of the score.
 
-    `move` is one of `MOVES`; latency in ms, cost in USD, both means over the iterations.
+    `move` is one of `MOVES`; latency in ms, the mean over the iterations.
     """
 
     case_id: str
@@ -262,8 +262,6 @@ class PairedCase(NamedTuple):
     now_score: float | None
     was_latency: float | None
     now_latency: float | None
-    was_cost: float | None
-    now_cost: float | None
     change: float | None
     move: str
     rank: float

@@ -636,12 +636,8 @@ async def run_program(
     tail = tail or last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:
         tail = last_words(printed)
-    if ended.timed_out:
-        return _failed(f"the grader took longer than {timeout_s:g} s", tail)
-    if ended.exit_code < 0:
-        return _failed(f"the grader was killed by signal {-ended.exit_code}", tail)
-    if ended.exit_code:
-        return _failed(f"the grader ended with exit code {ended.exit_code}", tail)
+    if failure := ended.failure(timeout_s):
+        return _failed(f"the grader {failure}", tail)
     return Printed(environment.clean(decoded(ended.stdout)), tail)
 
 

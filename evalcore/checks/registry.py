@@ -125,7 +125,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "text",
         "Regex",
         (
-            Word(_W, "regex", _PYTHON, _PATTERN, config=("flags",)),
+            Word(_W, "regex", _PYTHON, _PATTERN, config=("flags", "dialect")),
             Word(_T, "regex", _ECMASCRIPT, {**_PATTERN, "flags": "flags"}),
         ),
     ),

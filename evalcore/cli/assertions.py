@@ -16,7 +16,7 @@ from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
-from evalcore.formats.single_assertion import FORMATS, read_single
+from evalcore.formats.assertions import FORMATS, read_single
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
@@ -147,7 +147,7 @@ def _output(format_: str, raw: Mapping[str, Any]) -> Any:
     Raise `ValueError` if it is none.
     """
     if format_ == Format.WORKFLOW_EVALS:
-        from evalcore.formats.workflow_evals.assertions import block_evidence
+        from evalcore.formats.saved_evals import block_evidence
 
         return block_evidence(raw)
     output = raw.get("output")

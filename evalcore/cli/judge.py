@@ -15,17 +15,17 @@ from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, mode_option, settings, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode, UsageError
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.graders import Graders
 from evalcore.formats.labels import Label, read_labels
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.variables import variables_for
 from evalcore.isolation.mode import Isolation
 from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.pipeline.plan import load
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.problems import Problems
 from evalcore.report.document import on_one_line
@@ -142,7 +142,7 @@ def _of_suite(flags: Mapping[str, Any], options: LoadOptions) -> _JudgedAssertio
     for key in ("name", "model", "prompt"):
         if flags[key] is not None:
             raise UsageError("--suite says who judges; leave out --judge, --model and --prompt")
-    suite = load(flags["suite"], options)
+    suite = load_suite(flags["suite"], options)
     return _JudgedAssertion(suite.definition, judged_assertion(suite, flags["assertion"]))
 
 

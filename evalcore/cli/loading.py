@@ -16,11 +16,10 @@ from evalcore.cli.showing import one_line
 from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.includes import ScriptDocument, read_script_document
 from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import is_script
+from evalcore.formats.registry import is_script, load_suite
 from evalcore.model.quarantine import QUARANTINE_FILE
 from evalcore.model.suite import Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline
-from evalcore.pipeline.plan import load
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import missing_file
 
@@ -77,7 +76,7 @@ def load_named(
     if not path.exists():
         raise LoadError((Problem(named.path, None, "", missing_file(path)),))
     if path.suffix != PYTHON_SUFFIX:
-        return [load(path, options, script=named.script, opened=named.opened)]
+        return [load_suite(path, options, script=named.script, opened=named.opened)]
     if named.script is not None:
         message = f"is a suite in Python, and no script belongs to one ({named.script})"
         raise LoadError((Problem(named.path, None, "", message),))

@@ -151,8 +151,8 @@ def _warn_of_unknown(suite: str | None, entry: QuarantineEntry, store: str | Non
     from evalcore.cli.options import settings
     from evalcore.formats.options import LoadOptions
     from evalcore.formats.quarantine import unknown_case_warnings
-    from evalcore.pipeline.plan import load
+    from evalcore.formats.registry import load_suite
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
-    for warning in unknown_case_warnings(load(Path(suite), options), [entry], suite):
+    for warning in unknown_case_warnings(load_suite(Path(suite), options), [entry], suite):
         click.echo(one_line(f"Warning: {warning}"), err=True)

@@ -76,16 +76,17 @@ def export_command(folder: Path, run_id: str | None, store: str | None) -> None:
 
 @recordings.command("import")
 @click.argument("folder", metavar="FOLDER", type=click.Path(path_type=Path))
-@click.option("--replace", is_flag=True, help="Replace what the store has under the same keys.")
 @store_option
-def import_command(folder: Path, replace: bool, store: str | None) -> None:
+def import_command(folder: Path, store: str | None) -> None:
     """Put the recordings that `export` wrote into FOLDER into the store."""
-    imported = import_folder(Library(chosen_store(store)), folder, replace=replace)
-    verb = "replaced" if replace else "kept (--replace takes the file's)"
+    imported = import_folder(Library(chosen_store(store)), folder)
     for digest in imported.different:
-        line = f"Warning: recording {digest}: the store had another answer; {verb}"
+        line = (
+            f"Warning: recording {digest}: the store has another answer, which stays; to import "
+            f"the file's: evalcore recordings delete {digest}"
+        )
         click.echo(line, err=True)
-    unchanged = imported.same + (0 if replace else len(imported.different))
+    unchanged = imported.same + len(imported.different)
     click.echo(f"{_counted(imported.added)} imported, {unchanged} there already")
 
 

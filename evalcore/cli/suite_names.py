@@ -20,7 +20,7 @@ def suite_name(suite: str, store: str | None) -> str:
         return suite
     from evalcore.cli.options import settings
     from evalcore.formats.options import LoadOptions
-    from evalcore.pipeline.plan import load
+    from evalcore.formats.registry import load_suite
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
-    return load(path, options).definition.name
+    return load_suite(path, options).definition.name

@@ -388,13 +388,16 @@ class ItemCalls:
         identity = request_digest(request.identity(), iteration=0, invocation=0)
         invocation = self._invocations.get(identity, 0)
         self._invocations[identity] = invocation + 1
+        from evalcore.recording.content import Question, RecordingError
+
         item = self._item
-        call = {"iteration": item.iteration, "invocation": invocation}
+        question = Question.of(request, iteration=item.iteration, invocation=invocation)
         asker = sha256(f"{item.case.id}\0{item.variant.id}".encode()).hexdigest()[:16]
-        opened.recording = recorder.key_of(request, **call)
+        with suppress(RecordingError):  # a request that JSON cannot hold has none
+            opened.recording = question.digest
         self._calls.raise_store_fault()
         with self.standing_still(), self._calls.noting_store_faults():
-            recorded = await recorder.find(request, **call, asker=asker)
+            recorded = await recorder.find(request, question, asker)
         if recorded is not None:
             return recorded if recorded.recorded else replace(recorded, recorded=True)
         if self._context.mode == Mode.REPLAY:
@@ -407,7 +410,7 @@ class ItemCalls:
             outcome = error
         # A slow store is not the target's time.
         with self.standing_still(), self._calls.noting_store_faults():
-            return await recorder.save(request, outcome, **call, asker=asker)
+            return await recorder.save(request, question, outcome, asker)
 
     def _is_of_the_account(self, request: Request, error: ProviderError) -> bool:
         """Whether a failure says nothing of the question: a model's provider was never to be had.

@@ -207,11 +207,6 @@ class ItemRunner:
         `StoreError` if the store failed under its calls, or as labels were read, or if the machine
         failed under its programs.
         """
-        finished = await self._run(item, calls)
-        self._grading.raise_store_fault()
-        return finished
-
-    async def _run(self, item: WorkItem, calls: Calls | None) -> FinishedItem:
         if not item.is_for_target:
             now_us = wall_clock_us()
             skipped = FinishedItem(item, State.SKIPPED, now_us, now_us, attempts=0)
@@ -235,6 +230,7 @@ class ItemRunner:
         running.tell_refusals(finished)
         if self._inputs.reused is not None:
             self._inputs.reused.forget(item.number)
+        self._grading.raise_store_fault()
         if calls is not None:
             calls.raise_store_fault()
         return finished
@@ -257,6 +253,7 @@ class ItemRunner:
             ):
                 # Labels are no part of an item's identity: there may be others by now.
                 results = self._grading.judge_again(item, finished.evidence, finished.results)
+                self._grading.raise_store_fault()
                 rule = self._suite.policy.score_rule
                 finished = with_results(finished, results, rule)
         return finished

@@ -209,7 +209,8 @@ class _AsJudge:
         if not kind_facts(request.endpoint.protocol).asks_model:
             return await self._complete(request)
         parameters = request.parameters
-        if "temperature" not in parameters and not _thinks(request.model):
+        thinks = request.model.rpartition("/")[2].startswith(_NO_TEMPERATURE)
+        if "temperature" not in parameters and not thinks:
             parameters = {"temperature": 0, **parameters}
             request = replace(request, parameters=parameters, added=frozenset({"temperature"}))
         if not self._schema:
@@ -218,7 +219,3 @@ class _AsJudge:
             return await self._complete(request)
         added = request.added | {"response_schema"}
         return await self._complete(replace(request, response_schema=self._schema, added=added))
-
-
-def _thinks(model: str) -> bool:
-    return model.rpartition("/")[2].startswith(_NO_TEMPERATURE)

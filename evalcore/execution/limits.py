@@ -366,17 +366,20 @@ def highest_price(
 
 def find_shared_rates(name: str | None) -> SharedRates | None:
     """Return what an installed package offers under `name`; None for None, else `UsageError`."""
-    if name is None:
-        return None
+    return None if name is None else find_offered(GROUP, name, "rate_limits")
+
+
+def find_offered(group: str, name: str, what: str) -> Any:
+    """Return what an installed package offers under `name` in a group; raise `UsageError`."""
+    # Reading every installed package's entry points takes longer than a small run.
     from importlib.metadata import entry_points
 
-    offered = entry_points(group=GROUP)
+    offered = entry_points(group=group)
     for entry in offered:
         if entry.name == name:
-            rates: SharedRates = entry.load()()
-            return rates
+            return entry.load()()
     names = ", ".join(sorted(entry.name for entry in offered)) or "none is installed"
-    raise UsageError(f"rate_limits: nothing is called '{name}' ({names})")
+    raise UsageError(f"{what}: nothing is called '{name}' ({names})")
 
 
 def most_processes(definition: SuiteDefinition, settings: Settings) -> int | None:
@@ -395,7 +398,7 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
     """Return the limits that stand in the options of targets: of their calls and of their items."""
     names = [field.name for field in fields(ProviderLimits)]
     limits = {}
-    for name, _, options in _targets(definition):
+    for name, options in _targets(definition):
         bounds = {bound: options[bound] for bound in names if options.get(bound)}
         if bounds:
             limits[name] = ProviderLimits(**bounds)
@@ -404,12 +407,12 @@ def _of_targets(definition: SuiteDefinition) -> dict[str, ProviderLimits]:
     return limits
 
 
-def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, str, Mapping[str, Any]]]:
-    """Yield name, kind and options of each target, and of those that stand in for it."""
+def _targets(definition: SuiteDefinition) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield name and options of each target, and of those that stand in for it."""
     for target in definition.targets.values():
-        yield target.name, target.kind, target.options
+        yield target.name, target.options
         for other in target.options.get("fallback_targets") or ():
-            yield other["name"], other["kind"], other["options"]
+            yield other["name"], other["options"]
 
 
 def _no_price(model: str) -> str:

@@ -182,7 +182,9 @@ class AdaptiveConcurrency:
 
     def _end_round(self, now: float) -> None:
         share = self._refused / self._answered
-        latency_s = _middle(self._latencies) if self._latencies else None
+        # `statistics` takes longer to import than a round of calls.
+        ordered = sorted(self._latencies)
+        latency_s = ordered[len(ordered) // 2] if ordered else None
         if share >= _REFUSED_TOO_MUCH:
             if now - self._changed_at < _FALL_EVERY_S:
                 return
@@ -212,8 +214,3 @@ class AdaptiveConcurrency:
     def _change(self, limit: int, now: float) -> None:
         self.limit = limit
         self._changed_at = now
-
-
-def _middle(numbers: list[float]) -> float:
-    # `statistics` takes longer to import than a round of calls.
-    return sorted(numbers)[len(numbers) // 2]

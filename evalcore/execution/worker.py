@@ -178,10 +178,6 @@ class RunShards:
         shard.lines[position] = line
         shard.missing -= 1
 
-    def has_large_blobs(self, shard: OpenShard) -> bool:
-        """Whether the blobs of a shard should be written before its last item ends."""
-        return bool(shard.blobs) and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES
-
     def store_blobs(self, shard: OpenShard) -> None:
         """Write the blobs that the shard has so far, and let go of them; raise `StoreError`."""
         for digest, data in tuple(shard.blobs.items()):
@@ -200,17 +196,9 @@ class RunShards:
             path = folder / "rows.parquet"
             write_rows(shard.lines, path)
             etag = self.run.store.put_if_absent(self.run.keys.result(shard.number), path)
-        return ShardReceipt(
-            shard.number,
-            len(shard.lines),
-            etag is not None,
-            _end_of(shard.lines[0]) if len(shard.lines) == 1 else "",
-        )
-
-
-def _end_of(line: bytes) -> str:
-    row = orjson.loads(line)
-    return str(row.get("outcome") or row["status"])
+        row = orjson.loads(shard.lines[0]) if len(shard.lines) == 1 else {}
+        ended = str(row.get("outcome") or row.get("status") or "")
+        return ShardReceipt(shard.number, len(shard.lines), etag is not None, ended)
 
 
 _Task = tuple[OpenShard, int, WorkItem]
@@ -443,7 +431,7 @@ class OpenRun:
         await self._store_large_blobs(shard)
 
     async def _store_large_blobs(self, shard: OpenShard) -> None:
-        if self.shards.has_large_blobs(shard):
+        if shard.blobs and sum(map(len, shard.blobs.values())) >= _MOST_BLOB_BYTES:
             await self.worker.in_thread(lambda: self.shards.store_blobs(shard))
 
     def _record(
@@ -515,12 +503,8 @@ class Worker:
         self._held: set[Key] = set()
         self._store_threads = ThreadPoolExecutor(_STORE_THREADS, thread_name_prefix="evalcore-io")
         self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._turn, name="evalcore-worker", daemon=True)
-        self._thread.start()
-
-    def _turn(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
+        turn = self.loop.run_forever
+        threading.Thread(target=turn, name="evalcore-worker", daemon=True).start()
 
     def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
         """Run a coroutine in the loop; from any other thread."""

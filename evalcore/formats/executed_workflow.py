@@ -14,14 +14,15 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
+from evalcore.checks.registry import Dialect
 from evalcore.errors import EvalError, LoadError
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import as_json, parse_document, read_document
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.targets import Targets
 from evalcore.formats.variables import variables_for
-from evalcore.formats.workflow_harness.assertions import read_assertion
 from evalcore.model.target import Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
@@ -438,13 +439,12 @@ def named_providers(raw: Mapping[str, Any], fixtures: Collection[str]) -> Iterat
 def _block_checks(raw: Mapping[str, Any], graders: Graders, problems: Problems) -> dict[str, Any]:
     """Return the blocks' own assertions, read; they are checked whenever the block runs."""
     checks: dict[str, Any] = {}
+    reader = AssertionReader(graders, Dialect.WORKFLOW)
     for name, block in raw["blocks"].items():
         assertions = []
         for number, entry in enumerate(block.get("assertions") or ()):
             loc: Loc = ("blocks", name, "assertions", number)
-            assertion = read_assertion(
-                entry, loc, problems, block=None, folder=graders.folder, graders=graders
-            )
+            assertion = reader.read(entry, loc, problems)
             if assertion is not None:
                 assertions.append(list(assertion))
         if assertions:

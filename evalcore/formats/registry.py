@@ -133,7 +133,7 @@ def json_schema(format_: str) -> dict[str, Any]:
 
 def load_suite(
     path: Path,
-    options: LoadOptions,
+    options: LoadOptions | None = None,
     *,
     name: str | None = None,
     script: str | None = None,
@@ -149,7 +149,7 @@ def load_suite(
     check_file_name(path, file)
 
     def load() -> Suite:
-        return _load_suite(path, options, file=file, script=script, opened=opened)
+        return _load_suite(path, options or LoadOptions(), file=file, script=script, opened=opened)
 
     return load_quarantined(load, path.parent, file)
 

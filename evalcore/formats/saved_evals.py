@@ -11,8 +11,15 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.conditions import Condition
-from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
+from evalcore.checks.saved_eval import (
+    BLOCK_ERROR,
+    HANDLE_OUTPUTS,
+    AssertionTarget,
+    EvalAssertion,
+    Handle,
+)
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions import condition_check
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import Graders
@@ -32,9 +39,9 @@ from evalcore.formats.section import (
     without_section,
 )
 from evalcore.formats.warnings import CaseWarnings, examine_condition
-from evalcore.formats.workflow_evals.assertions import condition_check
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion
+from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
@@ -43,6 +50,32 @@ from evalcore.shapes import adapter
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
+
+
+@with_config(STRICT)
+class BlockOutputs(TypedDict, total=False):
+    """The output handles of a block, or why it has none."""
+
+    handle_outputs: dict[Annotated[str, Field(min_length=1)], Handle] | None
+    block_error: str | None
+
+
+def block_evidence(question: Mapping[str, Any]) -> Evidence:
+    """Return the evidence of a question's block. Raises `LoadError` for handles of another shape.
+
+    Keys of the question that say nothing of the block are not looked at.
+    """
+    keys = BlockOutputs.__optional_keys__
+    written = {key: value for key, value in question.items() if key in keys}
+    problems = Problems("question", lambda _: None)
+    problems.check_shape(written, BlockOutputs)
+    problems.raise_if_any()
+    details = {
+        HANDLE_OUTPUTS: written.get("handle_outputs") or {},
+        BLOCK_ERROR: written.get("block_error"),
+    }
+    return Evidence("", details=details)
+
 
 _FROZEN = ConfigDict(frozen=True, **STRICT, defer_build=True)
 Name = Annotated[str, Field(min_length=1)]

@@ -16,6 +16,7 @@ from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.datasets.reference import SCHEME, names_dataset
 from evalcore.errors import UsageError
+from evalcore.formats.assertions import AssertionReader, CustomAssertion
 from evalcore.formats.documents import Document, as_json
 from evalcore.formats.executed_workflow import CustomFiles, judges_of, read_block, read_part
 from evalcore.formats.graders import Graders
@@ -36,7 +37,6 @@ from evalcore.formats.section import (
 )
 from evalcore.formats.sources import append_case, dataset_tests, forbidden_parts
 from evalcore.formats.warnings import CaseWarnings, UnjudgedCases
-from evalcore.formats.workflow_harness.assertions import CustomAssertion, read_assertion
 from evalcore.gates.builtin import Threshold
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
@@ -396,6 +396,7 @@ class _CaseReader:
     def _assertions(self, expected: object, loc: Loc) -> tuple[Assertion, ...]:
         """Return the assertions, block by block; note wrong ones and blocks without any."""
         assertions = []
+        reader = AssertionReader(self._graders, Dialect.WORKFLOW, self._warnings)
         for block, entries in expected.items() if isinstance(expected, dict) else ():
             if not isinstance(entries, list):
                 continue
@@ -403,15 +404,8 @@ class _CaseReader:
                 message = "asserts nothing; add an assertion or remove the block"
                 self._problems.add((*loc, block), message)
             for number, entry in enumerate(entries):
-                assertion = read_assertion(
-                    entry,
-                    (*loc, block, number),
-                    self._problems,
-                    block=block,
-                    folder=self._graders.folder,
-                    graders=self._graders,
-                    warnings=self._warnings,
-                )
+                at = (*loc, block, number)
+                assertion = reader.read(entry, at, self._problems, block=block)
                 if assertion is not None:
                     assertions.append(assertion)
         return tuple(assertions)

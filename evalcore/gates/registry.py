@@ -1,4 +1,4 @@
-"""The table of gates, and how one is written: in a file, on the command line, in a stored plan."""
+"""How a gate is written: in a file, on the command line, in a stored plan."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from evalcore.errors import UsageError
-from evalcore.gates import builtin, comparing, over_time
+from evalcore.gates import table
 from evalcore.gates.gate import Gate
 from evalcore.model.gate import GateSpec
 from evalcore.shapes import (
@@ -24,29 +24,8 @@ from evalcore.shapes import (
 )
 from evalcore.wording import suggest
 
-# The name in files, on the command line and in `from evalcore import gates`, and the class.
-cost_under = builtin.CostUnder
-custom = builtin.CustomGate
-error_rate_under = builtin.ErrorRateUnder
-errors = builtin.Errors
-latency_under = builtin.LatencyUnder
-no_drift = over_time.NoDrift
-no_drop_from_history = over_time.NoDropFromHistory
-no_metric_regressions = comparing.NoMetricRegressions
-no_new_failures = over_time.NoNewFailures
-no_regressions = comparing.NoRegressions
-no_significant_regression = comparing.NoSignificantRegression
-p95_latency_under = builtin.P95LatencyUnder
-pass_rate = builtin.PassRate
-reliable = over_time.Reliable
-required_assertions = builtin.RequiredAssertions
-required_cases = builtin.RequiredCases
-score_at_least = builtin.ScoreAtLeast
-threshold = builtin.Threshold
-tokens_under = builtin.TokensUnder
-
 GATES: Final[Mapping[str, type[Gate]]] = MappingProxyType(
-    {name: row for name, row in sorted(globals().items()) if getattr(row, "gate", "") == name}
+    {name: row for name, row in sorted(vars(table).items()) if getattr(row, "gate", "") == name}
 )
 
 

@@ -15,7 +15,7 @@ import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -56,7 +56,7 @@ _MEMORY_SHARE: Final = 0.75
 _LEAST_MEMORY: Final = 1 << 30
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
-Answer = Callable[[str, Any], Awaitable[Any]]
+Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 
 async def no_answer(name: str, value: Any) -> Any:  # noqa: ARG001 - as `Answer`
@@ -210,10 +210,9 @@ class _Process:
         self._write_printed(rest)
 
     def _write_printed(self, data: bytes) -> None:
-        if data:
-            with suppress(OSError, ValueError):
-                sys.stderr.write(data.decode(errors="replace"))
-                sys.stderr.flush()
+        with suppress(OSError, ValueError):
+            sys.stderr.write(data.decode(errors="replace"))
+            sys.stderr.flush()
 
     async def _cancel(self, number: int, running: _Running) -> None:
         """Cancel a job of a process that goes on if it obeys."""
@@ -347,7 +346,7 @@ class WorkerPool:
         async def answer(name: str, value: Any) -> Any:
             # In the context of this job: the process may have been started for another one.
             future = context.copy().run(
-                asyncio.run_coroutine_threadsafe, _awaited(job.answer(name, value)), loop
+                asyncio.run_coroutine_threadsafe, job.answer(name, value), loop
             )
             return await asyncio.wrap_future(future)
 
@@ -391,6 +390,7 @@ class WorkerPool:
             asyncio.run_coroutine_threadsafe(self._end(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
+            loop.close()
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
@@ -399,7 +399,7 @@ class WorkerPool:
             if self._loop is None:
                 self._loop = asyncio.new_event_loop()
                 self._thread = threading.Thread(
-                    target=_turn, args=(self._loop,), name="evalcore-isolation", daemon=True
+                    target=self._loop.run_forever, name="evalcore-isolation", daemon=True
                 )
                 self._thread.start()
             return self._loop
@@ -521,16 +521,6 @@ class WorkerPool:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_LEAVE_S)
-
-
-def _turn(loop: asyncio.AbstractEventLoop) -> None:
-    asyncio.set_event_loop(loop)
-    loop.run_forever()
-    loop.close()
-
-
-async def _awaited(answer: Awaitable[Any]) -> Any:
-    return await answer
 
 
 def total_memory() -> int | None:

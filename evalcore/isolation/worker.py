@@ -50,7 +50,7 @@ class Engine:
 
     def loaded(self) -> None:
         """Say that the foreign code is imported: from here on the item's time counts."""
-        self._worker.tell(Kind.LOADED, self._job, self._begins_alone)
+        self._worker.send(_line_of(Kind.LOADED, self._job, self._begins_alone))
 
     async def ask(self, name: str, value: Any) -> Any:
         """Return what the engine answers to a question of a job; what it raises is raised here.
@@ -143,13 +143,10 @@ class Worker:
                 body = _line_of(Kind.BROKEN, job, text_of_error(error))
         self._jobs.pop(job, None)
         self._cancelled.discard(job)
-        self._send(body)
+        self.send(body)
 
-    def tell(self, kind: str, job: int, *values: Any) -> None:
-        """Send values to the engine; safe in several threads."""
-        self._send(_line_of(kind, job, *values))
-
-    def _send(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
+        """Send a line to the engine; safe in several threads."""
         with self._sending, contextlib.suppress(OSError):  # the engine is gone
             self._answers.write(line)
             self._answers.flush()
@@ -159,7 +156,7 @@ class Worker:
         self._question_count += 1
         number = self._question_count
         answer = self._questions[job, number] = self.loop.create_future()
-        self.tell(Kind.ASK, job, number, name, value)
+        self.send(_line_of(Kind.ASK, job, number, name, value))
         return await answer
 
     def _is_anything_left(self) -> bool:

@@ -28,7 +28,6 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.settings import Settings
-from evalcore.storage.layout import suite_key
 from evalcore.storage.manifests import (
     Seal,
     Signature,
@@ -78,9 +77,6 @@ def accept_plan(run: StoredRun, worker: AcceptingWorker) -> Accepted:
     """
     keys = read_plan_keys(worker.environment)
     manifest = run.manifest()
-    if manifest.id != run.run_id or suite_key(manifest.suite) != run.keys.suite:
-        damage = Damage("manifest.json", f"is of run {manifest.id} of suite '{manifest.suite}'")
-        raise DamagedRunError(run.run_id, (damage,))
     require_planned(manifest)
     seal = read_seal(run, keys, manifest)
     if seal is None:
@@ -205,8 +201,7 @@ def _is_own_place(path: Path, worker: AcceptingWorker, run: StoredRun) -> bool:
     if not _lies_below(path, worker.folder):
         return False
     store = folder_of_store(run.store.url)
-    inside = store is not None and path.resolve().is_relative_to(store)
-    return not inside or (store is not None and _lies_below(worker.folder, store))
+    return store is None or not _lies_below(path, store) or _lies_below(worker.folder, store)
 
 
 def _lies_below(folder: Path, parent: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.analytics.integrity import check_plan, sealed, whole_parts
@@ -25,6 +26,7 @@ from evalcore.targets.registry import is_instant
 
 if TYPE_CHECKING:
     from evalcore.analytics.compare import ComparisonPlan
+    from evalcore.analytics.gate_tables import PastTables
     from evalcore.analytics.summary import Aggregates
 
 
@@ -150,6 +152,44 @@ def _comparison_plan(definition: SuiteDefinition, **baseline: Any) -> Comparison
         only_planned=definition.filtered,
         **baseline,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportSources:
+    """What a run's report is computed from; its files last as long as they are opened.
+
+    `parts` are the files of all shards, `comparison` is the baseline; without one `no_baseline` is
+    the reason, if there should be one.
+    """
+
+    run: StoredRun
+    manifest: Manifest
+    parts: Sequence[Path]
+    comparison: ComparisonPlan | None
+    past: PastTables | None
+    no_baseline: str | None
+
+    def aggregates(
+        self, *, left_out: Sequence[str] = (), best_variants: Sequence[int] = ()
+    ) -> Aggregates:
+        """Return the tables of the rows, to be closed by the caller."""
+        from evalcore.analytics.summary import Aggregates
+
+        return Aggregates(
+            self.parts,
+            self.manifest.plan,
+            self.run.definition.policy,
+            self.comparison,
+            self.past,
+            left_out=left_out,
+            best_variants=best_variants,
+        )
+
+    def summary(self, tables: Aggregates) -> Summary:
+        """Return the summary of the tables."""
+        return replace(
+            tables.summary(), no_baseline=self.no_baseline, is_first_run=self.no_baseline is None
+        )
 
 
 _GATE = NoRegressions().spec

@@ -34,7 +34,6 @@ from evalcore.storage.runs import StoredRun
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
-    from evalcore.analytics.compare import ComparisonPlan
     from evalcore.analytics.summary import Aggregates
 
 # So many times at least the gates are looked at.
@@ -194,24 +193,14 @@ def open_tables(
     stack: ExitStack, run: StoredRun, manifest: Manifest, parts: Sequence[Path]
 ) -> Aggregates:
     """Return the aggregates of these parts of a run, without its quarantined cases."""
-    from evalcore.analytics.summary import Aggregates
-    from evalcore.pipeline.compare import open_baseline
+    from evalcore.pipeline.compare import ReportSources, open_baseline
     from evalcore.pipeline.reuse import open_past_runs
 
-    comparison: ComparisonPlan | None
     comparison, _ = stack.enter_context(open_baseline(run, manifest))
     past = stack.enter_context(open_past_runs(run, manifest))
-    policy = run.definition.policy
-    return stack.enter_context(
-        Aggregates(
-            parts,
-            manifest.plan,
-            policy,
-            comparison,
-            past,
-            left_out=quarantine_of(manifest.settings).case_ids,
-        )
-    )
+    sources = ReportSources(run, manifest, parts, comparison, past, None)
+    left_out = quarantine_of(manifest.settings).case_ids
+    return stack.enter_context(sources.aggregates(left_out=left_out))
 
 
 def _take(gates: SequentialGates, tables: Aggregates) -> None:

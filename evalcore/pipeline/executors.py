@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
 
 from evalcore.checks.registry import AWAITED
-from evalcore.errors import EvalError, UsageError
-from evalcore.execution.limits import most_processes
+from evalcore.errors import EvalError
+from evalcore.execution.limits import find_offered, most_processes
 from evalcore.execution.rates import FIRST, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.stopper import Stopper
@@ -286,15 +286,7 @@ class Runner(Protocol):
 
 def find_runner(name: str) -> Runner:
     """Return the runner that an installed package offers under `name`; raise `UsageError`."""
-    # Reading every installed package's entry points takes longer than a small run.
-    from importlib.metadata import entry_points
-
-    entries = entry_points(group=GROUP)
-    for entry in entries:
-        if entry.name == name:
-            return cast("Runner", entry.load()())
-    names = ", ".join(sorted(entry.name for entry in entries)) or "none is installed"
-    raise UsageError(f"no runner '{name}' ({names})")
+    return cast("Runner", find_offered(GROUP, name, "runner"))
 
 
 def find_configured_runner() -> Runner | None:

@@ -27,11 +27,10 @@ from evalcore.model.run import Manifest, Plan, State
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.model.suite import Case, Suite
 from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint
-from evalcore.pipeline.compare import open_baseline
+from evalcore.pipeline.compare import ReportSources, open_baseline
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.gates import (
     DecideOptions,
-    ReportSources,
     decided_report,
     has_evaluated_nothing,
 )

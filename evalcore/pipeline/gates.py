@@ -10,7 +10,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import orjson
@@ -26,6 +25,7 @@ from evalcore.model.past import PastRuns
 from evalcore.model.run import Manifest, Plan
 from evalcore.model.suite import Format, Policy, ScoreRule, SuiteDefinition
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
+from evalcore.pipeline.compare import ReportSources
 from evalcore.pipeline.plan import ANNOTATION_SINCE
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report, undecided_head
@@ -224,44 +224,6 @@ def _noted(result: GateResult, message: str, awaited: AwaitedLabels) -> GateResu
 
 def _time(text: str) -> datetime:
     return datetime.fromisoformat(text)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class ReportSources:
-    """What a run's report is computed from; its files last as long as they are opened.
-
-    `parts` are the files of all shards, `comparison` is the baseline; without one `no_baseline` is
-    the reason, if there should be one.
-    """
-
-    run: StoredRun
-    manifest: Manifest
-    parts: Sequence[Path]
-    comparison: ComparisonPlan | None
-    past: PastTables | None
-    no_baseline: str | None
-
-    def aggregates(
-        self, *, left_out: Sequence[str] = (), best_variants: Sequence[int] = ()
-    ) -> Aggregates:
-        """Return the tables of the rows, to be closed by the caller."""
-        from evalcore.analytics.summary import Aggregates
-
-        return Aggregates(
-            self.parts,
-            self.manifest.plan,
-            self.run.definition.policy,
-            self.comparison,
-            self.past,
-            left_out=left_out,
-            best_variants=best_variants,
-        )
-
-    def summary(self, tables: Aggregates) -> Summary:
-        """Return the summary of the tables."""
-        return replace(
-            tables.summary(), no_baseline=self.no_baseline, is_first_run=self.no_baseline is None
-        )
 
 
 def decided_report(

@@ -183,9 +183,13 @@ class HeldLease:
             if now - renewed_at < every_s:
                 continue
             try:
+                if is_first and not self._run.store.probe_conditional_writes():
+                    self._say(
+                        f"{self._run.store.url}: this server does not honour conditional writes "
+                        "(If-Match), so nothing keeps a second process from executing this run at "
+                        "the same time"
+                    )
                 with self._lock:
-                    if is_first:
-                        self._check_conditions()
                     self._write(self.now)
                 renewed_at, is_first = now, False
             except StoreError as error:
@@ -194,17 +198,6 @@ class HeldLease:
                     self._lose(error)
             except RunConflictError:
                 return
-
-    def _check_conditions(self) -> None:
-        """Say so if the server writes although a condition is not met: then no lease protects."""
-        store, key = self._run.store, self._run.keys.lease
-        etag = store.compare_and_swap(key, self.now.encoded(), "0" * len(self._etag))
-        if etag is not None:
-            self._etag = etag
-            self._say(
-                f"{store.url}: this server does not honour conditional writes (If-Match), so "
-                "nothing keeps a second process from executing this run at the same time"
-            )
 
     def _look_for_cancel(self) -> None:
         with suppress(EvalError):

@@ -12,9 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import UsageError
-from evalcore.formats.includes import ScriptDocument
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import load_suite
 from evalcore.model.code_names import code_names
 from evalcore.model.identity import target_code
 from evalcore.model.mode import HISTORY, Mode
@@ -81,21 +78,6 @@ class PlanOptions:
     def __post_init__(self) -> None:
         if self.mode not in set(Mode):
             raise UsageError(f"unknown mode '{self.mode}'; known: {', '.join(Mode)}")
-
-
-def load(
-    path: Path,
-    options: LoadOptions | None = None,
-    *,
-    name: str | None = None,
-    script: str | None = None,
-    opened: ScriptDocument | None = None,
-) -> Suite:
-    """Return the suite of a file; raise `LoadError` with every mistake in it.
-
-    `script` is the script that it belongs to, `opened` its document if it was read before.
-    """
-    return load_suite(path, options or LoadOptions(), name=name, script=script, opened=opened)
 
 
 def plan_size(suite: Suite, options: PlanOptions, *, latency_s: float | None) -> Plan:

@@ -18,7 +18,7 @@ import time
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
 from evalcore.execution.rates import WHOLE, ConcurrencyShare
@@ -80,6 +80,8 @@ class ShardProcess:
             # Terminals signal the whole group; only its parent ends it.
             start_new_session=True,
         )
+        self._stdin = cast("IO[bytes]", self._process.stdin)
+        self._stdout = cast("IO[bytes]", self._process.stdout)
         self._send((run_terms(options), share))
         self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
         self._reader.start()
@@ -119,7 +121,7 @@ class ShardProcess:
     def close(self) -> None:
         """End the process: it has a moment to return what limits lent it."""
         with suppress(OSError):
-            _pipe(self._process.stdin).close()
+            self._stdin.close()
         try:
             self._process.wait(_END_S)
         except subprocess.TimeoutExpired:
@@ -130,14 +132,14 @@ class ShardProcess:
     def _send(self, message: object) -> bool:
         """Send a message; return False if the process has ended, or is closed."""
         with self._lock, suppress(OSError, ValueError):
-            pickle.dump(message, _pipe(self._process.stdin))
-            _pipe(self._process.stdin).flush()
+            pickle.dump(message, self._stdin)
+            self._stdin.flush()
             return True
         return False
 
     def _read(self) -> None:
         """Take what the process says until it ends."""
-        with _pipe(self._process.stdout) as stdout, suppress(EOFError, pickle.UnpicklingError):
+        with self._stdout as stdout, suppress(EOFError, pickle.UnpicklingError):
             while True:
                 self._take(*pickle.load(stdout))  # noqa: S301 - the process is this program
         self._options.waits.tell(self._process.pid, {})
@@ -173,12 +175,6 @@ class ShardProcess:
 
     def _death(self) -> ProcessDiedError:
         return ProcessDiedError(ended_how(self._process.wait()), self._is_ready)
-
-
-def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
-    if pipe is None:
-        raise AssertionError
-    return pipe
 
 
 def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:

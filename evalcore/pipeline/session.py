@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool
     from evalcore.model.run import Manifest
     from evalcore.planning.expand import WorkItem
+    from evalcore.recording.redaction import Redaction
     from evalcore.workflow.run_store import RunStore
     from evalcore.workspaces.manager import Workspaces
 
@@ -194,7 +195,7 @@ def _accepted(call: ShardCall, options: ExecuteOptions | None, worker: Worker) -
     manifest = run.manifest()
     session = RunSession(run, options, manifest, _left_out_of(run, manifest))
     opened = session.open(worker)
-    session.closing.append(LeaseWatch(run, call.epoch, opened.stop).close)
+    session.closing.callback(LeaseWatch(run, call.epoch, opened.stop).close)
     lease = read_lease(run)
     if lease is None or lease.epoch != call.epoch:
         opened.stop("another process coordinates the run")
@@ -262,7 +263,8 @@ class RunSession:
         self._pool: WorkerPool | None = None
         self._opened: OpenRun | None = None
         self._observer = observer_of(manifest)
-        self.closing: list[Callable[[], None]] = [self._close]
+        self.closing = ExitStack()
+        self.closing.callback(self._close)
 
     def open(self, worker: Worker) -> OpenRun:
         """Return the run, open in this worker."""
@@ -285,7 +287,7 @@ class RunSession:
             self._make_context,
             progress=self._options.progress,
             observer=self._observer,
-            closing=self._call_closing,
+            closing=self.closing.close,
         )
         return self._opened
 
@@ -322,19 +324,23 @@ class RunSession:
         )
 
     @cached_property
-    def _open_workspaces(self) -> Workspaces:
+    def _redaction(self) -> Redaction:
         from evalcore.recording.redaction import Redaction
+
+        return Redaction.of_process(os.environ, self._options.settings.redact_patterns)
+
+    @cached_property
+    def _open_workspaces(self) -> Workspaces:
         from evalcore.workspaces.folders import workspaces_root
         from evalcore.workspaces.manager import Surroundings, Workspaces
 
         options, plan = self._options, self._manifest.plan
-        redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
         surroundings = Surroundings(
             workspaces_root(options.settings.workspaces),
             keep=options.keep_workspaces,
             commands=options.imports.commands,
             warn=options.warn,
-            clean=redaction.value,
+            clean=self._redaction.value,
         )
         folder = Path(self._run.definition.source.folder)
         self._workspaces = Workspaces(
@@ -362,10 +368,7 @@ class RunSession:
         if self._mode is Mode.LIVE and not keeps_messages:
             self._context = RunCallContext(limits, observer=self._observer, waits=options.waits)
             return self._context
-        from evalcore.recording.redaction import Redaction
-
-        redaction = Redaction.of_process(os.environ, options.settings.redact_patterns)
-        recorder = None
+        redaction, recorder = self._redaction, None
         if self._mode is not Mode.LIVE:
             from evalcore.recording.recorder import Recorder
 
@@ -426,10 +429,6 @@ class RunSession:
         """End the run's execution here: what it spends cannot be noted any more."""
         if self._opened is not None:
             self._opened.fail(error)
-
-    def _call_closing(self) -> None:
-        for close in self.closing:
-            close()
 
     def _close(self) -> None:
         """Wait for what is being recorded; end the workspaces that tests have shared."""

@@ -53,9 +53,8 @@ def cancel_run(run: StoredRun, *, now: datetime) -> Manifest:
     known = run.known_manifest()
 
     def cancelled(current: Manifest) -> Manifest:
-        if current.state is State.COMPLETED:  # by another process, meanwhile
-            return current
-        if current.epoch != known.epoch:
+        # Completed by another process, meanwhile, or taken over.
+        if current.state is State.COMPLETED or current.epoch != known.epoch:
             return current
         return replace(current, state=State.CANCELLED, ended_at=iso_time(now))
 
@@ -145,8 +144,7 @@ def observer_of(manifest: Manifest) -> Observer | None:
         return None
     scope = RunScope(manifest.id, manifest.suite, manifest.mode)
     observers: list[Observer] = []
-    log = None if settings.log is None else parse_log(settings.log)
-    if log is not None:
+    if settings.log is not None and (log := parse_log(settings.log)) is not None:
         from evalcore.observability.log import LogObserver
 
         observers.append(LogObserver(scope, *log))

@@ -25,6 +25,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evalcore.errors import EvalError, RunConflictError, resumable
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
+from evalcore.formats.registry import load_suite
 from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
@@ -36,7 +37,7 @@ from evalcore.pipeline.executors import Executor
 from evalcore.pipeline.finish import finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.lease import is_interrupted
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.prefect import states
@@ -337,7 +338,7 @@ def _plan(parameters: EvaluateParameters, *, now: datetime) -> FlowExecution:
     else:
         options = load_options(parameters, settings, os.environ)
         path = permitted_suite(parameters.suite, worker)
-        suite = load(path, options, name=parameters.suite)
+        suite = load_suite(path, options, name=parameters.suite)
         refuse_code(suite.definition, suite.cases, imports)
         for warning in suite.warnings:
             get_run_logger().warning("%s", logged(f"{parameters.suite}: {warning}"))

@@ -186,8 +186,6 @@ def _without(request: Request, names: frozenset[str]) -> Request:
     )
 
 
-# The host of a URL in which `${{ NAME }}` may stand.
-_WRITTEN_HOST: Final = re.compile(r"(?:https?://)?((?:\$\{\{.*?\}\}|[^/?#])*)", re.DOTALL)
 _TIMEOUTS: Final = (408, 504)
 _CONTENT: Final = re.compile(
     r"content[ _](?:filter|policy|management policy)|responsibleaipolicy|requires moderation"
@@ -222,18 +220,11 @@ def _visible_url(endpoint: Endpoint, url: str) -> str:
     return (endpoint.base_url if endpoint.values else url).partition("?")[0]
 
 
-def _shown_host(endpoint: Endpoint, url: str) -> str:
-    if not endpoint.values:
-        return host_of(url)
-    match = _WRITTEN_HOST.match(endpoint.base_url)
-    return match[1] if match else ""
-
-
 def failed(
     endpoint: Endpoint, url: str, kind: ErrorKind, what: str, status: int | None = None
 ) -> ProviderError:
     """Return the error with the provider and the host in front of its message."""
-    where = _shown_host(endpoint, url)
+    where = _visible_url(endpoint, url) if endpoint.values else host_of(url)
     return ProviderError(kind, f"{endpoint.provider} at {where}: {what}", status)
 
 

@@ -78,10 +78,6 @@ class Library:
             raise RecordingError(str(error)) from error
         return standing
 
-    def add(self, digest: str, data: bytes) -> bool:
-        """Write a recording unless one is there; return whether it was written."""
-        return self.store.put_if_absent(recording_key(digest), data) is not None
-
     def delete(self, digest: str) -> None:
         """Remove a recording."""
         self.store.delete(recording_key(digest))
@@ -184,26 +180,23 @@ def export_folder(library: Library, folder: Path, *, run_id: str | None = None) 
     return Exported(count, tuple(damaged))
 
 
-def import_folder(library: Library, folder: Path, *, replace: bool = False) -> Imported:
+def import_folder(library: Library, folder: Path) -> Imported:
     """Put the recordings of a folder (and those below it) into the store.
 
     All are read first: if one is wrong, `LoadError` tells every mistake and nothing is imported.
-    Where the store has another answer, that stays unless `replace` is set.
+    Where the store has another answer, that stays.
     """
     files = sorted(folder.rglob(f"*{SUFFIX}")) if folder.is_dir() else []
     if not files:
         raise UsageError(f"{folder}: no recordings there: a folder of `<key>{SUFFIX}` files is one")
     added, same, different = 0, 0, []
     for digest, text in _read(files).items():
-        data = stored(text)
-        if library.add(digest, data):
+        if library.store.put_if_absent(recording_key(digest), stored(text)) is not None:
             added += 1
         elif _is_same(library, digest, text):
             same += 1
         else:
             different.append(digest)
-            if replace:
-                library.store.put(recording_key(digest), data)
     return Imported(added, same, tuple(different))
 
 

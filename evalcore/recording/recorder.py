@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Final, ParamSpec, TypeVar
@@ -26,6 +25,7 @@ from evalcore.recording.content import (
 )
 from evalcore.recording.library import Library
 from evalcore.recording.redaction import Redaction
+from evalcore.storage.layout import iso_time
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.machine_faults import retried
 
@@ -64,24 +64,22 @@ class Recorder:
         self._neighbours: list[Recording] | None = None
 
     async def find(
-        self, request: Request, *, iteration: int, invocation: int, asker: str | None = None
+        self, request: Request, question: Question, asker: str | None = None
     ) -> Reply | None:
-        """Return the recorded reply; None if the call is to be made.
+        """Return the recorded reply to the question of a request; None if the call is to be made.
 
         A recorded failure is raised as it was. In `replay` nothing is called: a missing recording
         raises `ProviderError` of kind `recording` that tells the nearest one. In `record` only
         what this run itself recorded before a restart is found. `StoreError` if the store stays
         away: that is no item's fault.
         """
-        return await self._in_thread(self._find, request, iteration, invocation, asker)
+        return await self._in_thread(self._find, request, question, asker)
 
     async def save(
         self,
         request: Request,
+        question: Question,
         outcome: Reply | ProviderError,
-        *,
-        iteration: int,
-        invocation: int,
         asker: str | None = None,
     ) -> Reply:
         """Record an exchange; return what is recorded now, or raise it if that is a failure.
@@ -91,14 +89,7 @@ class Recorder:
         run give way. If it can never be recorded, `ProviderError` of kind `recording`; if the store
         does not confirm it, `StoreError`: the run stops and can be resumed.
         """
-        question = Question.of(request, iteration=iteration, invocation=invocation)
         return await self._in_thread(self._save, request, question, outcome, asker)
-
-    def key_of(self, request: Request, *, iteration: int, invocation: int) -> str | None:
-        """Return the digest that names the exchange's recording; None if it can have none."""
-        with suppress(RecordingError):
-            return Question.of(request, iteration=iteration, invocation=invocation).digest
-        return None
 
     def close(self) -> None:
         """Wait for what is being written; to be called once."""
@@ -125,10 +116,7 @@ class Recorder:
             what_now = f"`evalcore run --resume {self._run}` goes on where it stopped"
             raise StoreError(f"the recordings cannot be reached: {error}; {what_now}") from error
 
-    def _find(
-        self, request: Request, iteration: int, invocation: int, asker: str | None
-    ) -> Reply | None:
-        question = Question.of(request, iteration=iteration, invocation=invocation)
+    def _find(self, request: Request, question: Question, asker: str | None) -> Reply | None:
         try:
             entry = self._persistently(lambda: self._library.read(question.digest))
             if entry is not None and _is_of_another(entry, asker):
@@ -171,7 +159,7 @@ class Recorder:
         redaction: Redaction,
     ) -> Recording:
         """Write what was answered unless another recording stands; return the one that does."""
-        origin = Origin(_now(), self._run, self._id, asker)
+        origin = Origin(iso_time(datetime.now(UTC)), self._run, self._id, asker)
         data = encode(Recording(question.digest, question, origin, outcome), redaction)
         # Written although the answer was lost, it is found again as this recorder's own.
         return self._persistently(
@@ -222,8 +210,3 @@ def _reply_or_error(outcome: Reply | ProviderError) -> Reply:
     if isinstance(outcome, ProviderError):
         raise outcome
     return outcome
-
-
-def _now() -> str:
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    return now.replace("+00:00", "Z")

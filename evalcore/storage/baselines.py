@@ -85,9 +85,7 @@ def _parse(data: bytes, key: str) -> BaselinePointer:
         ) from error
 
 
-@cache
-def _pointers() -> TypeAdapter[BaselinePointer]:
-    return TypeAdapter(BaselinePointer)
+_pointers = cache(lambda: TypeAdapter(BaselinePointer))
 
 
 _CALIBRATIONS_PREFIX = "calibrations/"

@@ -64,9 +64,7 @@ def parse_manifest(data: bytes, keys: RunKeys) -> Manifest:
     return manifest
 
 
-@cache
-def _reader() -> TypeAdapter[Manifest]:
-    return TypeAdapter(Manifest)
+_reader = cache(lambda: TypeAdapter(Manifest))
 
 
 def _contradictions(plan: Plan) -> Iterator[str]:
@@ -235,6 +233,4 @@ def signature_damage(reason: str) -> Damage:
     return Damage("plan/signature.json", reason)
 
 
-@cache
-def _signatures() -> TypeAdapter[Signature]:
-    return TypeAdapter(Signature)
+_signatures = cache(lambda: TypeAdapter(Signature))

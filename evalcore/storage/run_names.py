@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from evalcore.errors import RunNotFoundError, UsageError
@@ -34,8 +34,6 @@ NAMES_HELP: Final = (
     "SUITE/ before it chooses among the runs of a suite"
 )
 LAST: Final = "last"
-_LAST_PASS: Final = "last-pass"
-_MAIN: Final = "main"
 _ID_START: Final = re.compile(r"\d{4,8}|\d{8}T\d{0,6}|\d{8}T\d{6}Z|\d{8}T\d{6}Z-[0-9a-f]{0,6}")
 _MOST_CANDIDATES: Final = 10
 
@@ -59,9 +57,9 @@ def choose_run(
         return find_run(store, name)
     of_suite, name = _split(name)
     suite = of_suite or suite
-    matches = _condition(name)
-    if matches is None:
+    if name not in _NAMES:
         return _of_ids(store, name, suite)
+    matches, _ = _NAMES[name]
     limit = None if before is None else (before.created_at, before.id)
     for listed in list_all_runs(store, suite):
         if isinstance(listed, UnreadableRun):
@@ -80,7 +78,7 @@ def choose_run(
 def is_run_name(name: str) -> bool:
     """Whether `choose_run` takes the text for a name of a run."""
     _, short = _split(name)
-    return _condition(short) is not None or _ID_START.fullmatch(short) is not None
+    return short in _NAMES or _ID_START.fullmatch(short) is not None
 
 
 def choose_two(store: ObjectStore, earlier: str, later: str) -> tuple[StoredRun, StoredRun]:
@@ -99,14 +97,7 @@ def choose_two(store: ObjectStore, earlier: str, later: str) -> tuple[StoredRun,
 
 def _is_id(name: str) -> bool:
     """Whether a name is (the beginning of) an id, of whichever suite."""
-    return _condition(_split(name)[1]) is None
-
-
-def branch_of(manifest: Manifest) -> str | None:
-    """Return the git branch that a run was planned on, None where it is unknown."""
-    git = manifest.settings.get("git")
-    branch = git.get("branch") if isinstance(git, dict) else None
-    return branch if isinstance(branch, str) else None
+    return _split(name)[1] not in _NAMES
 
 
 def _split(name: str) -> tuple[str | None, str]:
@@ -115,21 +106,22 @@ def _split(name: str) -> tuple[str | None, str]:
     return suite or None, short
 
 
-def _condition(name: str) -> Callable[[Manifest], bool] | None:
-    """Return which runs a name means, the newest of them; None for (the beginning of) an id."""
-    if name == LATEST:
-        return lambda _: True
-    if name == LAST:
-        return _is_completed
-    if name == _LAST_PASS:
-        return lambda run: _is_completed(run) and run.decision == Decision.PASS
-    if name == _MAIN:
-        return lambda run: _is_completed(run) and branch_of(run) == name
-    return None
-
-
 def _is_completed(run: Manifest) -> bool:
     return run.state is State.COMPLETED
+
+
+def _is_of_main(run: Manifest) -> bool:
+    git = run.settings.get("git")
+    return _is_completed(run) and isinstance(git, dict) and git.get("branch") == "main"
+
+
+# Which runs a name means, the newest of them, and what there is none of.
+_NAMES: Final[Mapping[str, tuple[Callable[[Manifest], bool], str]]] = {
+    LATEST: (lambda _: True, "no run"),
+    LAST: (_is_completed, "no completed run of a whole suite"),
+    "last-pass": (lambda run: run.decision == Decision.PASS, "no run that passed"),
+    "main": (_is_of_main, "no completed run of branch 'main'"),
+}
 
 
 def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
@@ -164,15 +156,9 @@ def _run_keys(store: ObjectStore, suite: str | None) -> Iterator[RunKeys]:
 
 
 def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:
-    what = {
-        LATEST: "no run",
-        LAST: "no completed run of a whole suite",
-        _LAST_PASS: "no run that passed",
-        _MAIN: "no completed run of branch 'main'",
-    }[name]
     of = "" if suite is None else f" of suite '{suite}'"
     older = "" if before is None else f" before {before.id}"
-    hint = "; `last` is the newest completed run" if name == _LAST_PASS else ""
+    hint = "; `last` is the newest completed run" if name == "last-pass" else ""
     if name != LATEST:
         hint += "; runs of a part of a suite (--case, items in error) do not count"
-    return f"{what}{of}{older} in {store.url}; `evalcore runs list` shows them{hint}"
+    return f"{_NAMES[name][1]}{of}{older} in {store.url}; `evalcore runs list` shows them{hint}"

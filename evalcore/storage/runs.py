@@ -168,12 +168,9 @@ class StoredRun:
         """Return one part of the cases as it was written; raise `DamagedRunError`."""
         return self.plan_object(self.keys.plan_part(number))
 
-    def cases(self, number: int, plan: Plan, *, opened: bool = False) -> list[Case]:
-        """Return the cases of one part of the plan; raise `DamagedRunError`.
-
-        `opened` as in `PlanPart`.
-        """
-        return self.cases_of(number, self.opened_part(number, plan, opened=opened))
+    def cases(self, number: int, plan: Plan) -> list[Case]:
+        """Return the cases of one part of the plan; raise `DamagedRunError`."""
+        return self.cases_of(number, self.opened_part(number, plan))
 
     def all_cases(self, plan: Plan) -> Iterator[Case]:
         """Yield the plan's cases in their order; raise `DamagedRunError`."""
@@ -295,9 +292,7 @@ def _opened_suite(data: bytes) -> bytes:
     return unseal(data)
 
 
-@cache
-def _definitions() -> TypeAdapter[SuiteDefinition]:
-    return TypeAdapter(SuiteDefinition)
+_definitions = cache(lambda: TypeAdapter(SuiteDefinition))
 
 
 def open_run(store: ObjectStore, suite: str, run_id: str) -> StoredRun:

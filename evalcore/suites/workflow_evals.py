@@ -11,12 +11,13 @@ from typing import Any
 
 from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
 from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
@@ -136,7 +137,7 @@ def _run(
         secrets_required=mode not in {Mode.REPLAY, Mode.AUTO},
         executor=executor is not None,
     ).configured(settings, os.environ)
-    suite = load(path, options)
+    suite = load_suite(path, options)
     names = LocalNames()
     if executor is not None:
         suite = _with_executor(suite, executor, names)

@@ -5,22 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import (
-    AsyncIterator,
-    Iterable,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Annotated, Any, Final, NamedTuple
 
-from pydantic import (
-    AliasChoices,
-    Field,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, AliasChoices, Field, field_validator, model_validator
 
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.jsonvalues import decoded, parse, storable
@@ -39,11 +29,7 @@ from evalcore.targets.work import (
 )
 from evalcore.trust.commands import CommandResult, run_command
 from evalcore.trust.files import attached_paths
-from evalcore.trust.machine_faults import (
-    noting_faults,
-    temporary_folder,
-    waited_out,
-)
+from evalcore.trust.machine_faults import noting_faults, temporary_folder, waited_out
 from evalcore.trust.secrets import telling_values
 from evalcore.trust.text import last_words, redact
 from evalcore.wording import did_you_mean
@@ -66,23 +52,6 @@ ProgramVariables = Annotated[
 
 
 OUTPUT_LIMIT: Final = 8 << 20
-
-
-def check_ending(result: CommandResult, timeout_s: float, secrets: Iterable[str] = ()) -> None:
-    """Raise `TargetError` unless the program ended with 0, with the end of what it wrote.
-
-    Its kind is `timeout` if the program was killed after `timeout_s`, else `command`.
-    """
-    if result.timed_out:
-        limit = "the target's timeout, or limits.timeout_s of the suite"
-        ending = f"the command took longer than {timeout_s:g} s ({limit})"
-        raise program_error("timeout", ending, result, secrets)
-    if result.exit_code < 0:
-        ending = f"the command was killed by signal {-result.exit_code}"
-        raise program_error("command", ending, result, secrets)
-    if result.exit_code:
-        ending = f"the command ended with exit code {result.exit_code}"
-        raise program_error("command", ending, result, secrets)
 
 
 def program_error(
@@ -188,7 +157,11 @@ class _ProgramTarget(Answering):
             env=env,
             output_limit=OUTPUT_LIMIT,
         )
-        check_ending(result, timeout_s, self._env.values())
+        if ending := result.failure(timeout_s):
+            kind = "timeout" if result.timed_out else "command"
+            limit = " (the target's timeout, or limits.timeout_s of the suite)"
+            ending = f"the command {ending}{limit if result.timed_out else ''}"
+            raise program_error(kind, ending, result, self._env.values())
         return result
 
     def _references(self, run: _Run, env: dict[str, str]) -> Reference:
@@ -327,16 +300,13 @@ class HealthCheck(TargetOptions):
     """Asked once before the first answer: a web address, or a command."""
 
     url: WebAddress | None = Field(default=None, description="Has to answer a GET with 2xx.")
-    command: str | None = Field(default=None, description="Has to end with exit code 0.")
+    command: Annotated[str, AfterValidator(_checked_command)] | None = Field(
+        default=None, description="Has to end with exit code 0."
+    )
     cwd: str | None = Field(default=None, description="As `cwd` of the target.")
     timeout_seconds: float | None = Field(
         default=None, gt=0, allow_inf_nan=False, description="Default: the target's."
     )
-
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: str | None) -> str | None:
-        return None if command is None else _checked_command(command)
 
     @model_validator(mode="after")
     def _check_way(self) -> HealthCheck:
@@ -348,7 +318,7 @@ class HealthCheck(TargetOptions):
 class CliOptions(TargetOptions):
     """Options of a target of kind `cli`."""
 
-    command: Annotated[str, Field(min_length=1)] = Field(
+    command: Annotated[str, Field(min_length=1), AfterValidator(_checked_command)] = Field(
         description="Run by `/bin/sh -c` in the suite's folder. `{PROMPT}` (the whole input as "
         "text), `{PROMPT_FILE}`, `{FILES}` (the paths of the attached files), `{OUTPUT_FILE}`, "
         "`{EVAL_ID}` and `{ATTEMPT}` are replaced, quoted for the shell. The answer is the content "
@@ -383,11 +353,6 @@ class CliOptions(TargetOptions):
         validation_alias=AliasChoices("verbose", "cli_verbose"),
         description="Read and of no effect.",
     )
-
-    @field_validator("command")
-    @classmethod
-    def _check_command(cls, command: str) -> str:
-        return _checked_command(command)
 
     @field_validator("healthcheck", mode="before")
     @classmethod

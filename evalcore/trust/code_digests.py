@@ -64,11 +64,6 @@ class CodeDigests:
             described.append(["", self._python_digest])
         return hashlib.sha256(orjson.dumps(described)).hexdigest() if described else None
 
-    def files(self, name: str) -> frozenset[Path]:
-        """Return the files that count as a name of `model.code_names`."""
-        files, is_python = self._named(name)
-        return frozenset(files) | (self._python if is_python else frozenset())
-
     def _named(self, name: str) -> tuple[Set[Path], bool]:
         """Return the files that count by themselves, and whether all Python of the root does."""
         if name.startswith(PYTHON):

@@ -42,6 +42,17 @@ class CommandResult(NamedTuple):
     timed_out: bool
     truncated: bool
 
+    def failure(self, timeout_s: float) -> str:
+        """Return how the program failed, such as `ended with exit code 3`; empty for exit code 0.
+
+        `timeout_s` is what it was given.
+        """
+        if self.timed_out:
+            return f"took longer than {timeout_s:g} s"
+        if self.exit_code < 0:
+            return f"was killed by signal {-self.exit_code}"
+        return f"ended with exit code {self.exit_code}" if self.exit_code else ""
+
 
 async def run_command(
     argv: Sequence[str] | str,

@@ -17,7 +17,6 @@ from evalcore.trust.files import place_inside
 from evalcore.trust.text import last_words
 
 _VARIABLE: Final = re.compile(r"\{\{\s*(workspace_path|test_id|eval_run_id)\s*\}\}")
-_TAIL_CHARACTERS: Final = 2_000
 
 
 class HookInput(NamedTuple):
@@ -78,15 +77,10 @@ async def run_hook(name: str, hook: Hook, hook_input: HookInput, folder: Path) -
             "EVALCORE_RUN_ID": hook_input.eval_run_id,
         },
     )
-    if result.timed_out:
-        ending = f"took longer than {hook.timeout_s:g} s and was killed"
-    elif result.exit_code < 0:
-        ending = f"was killed by signal {-result.exit_code}"
-    elif result.exit_code:
-        ending = f"ended with exit code {result.exit_code}"
-    else:
+    ending = result.failure(hook.timeout_s)
+    if not ending:
         return
     output = (result.stderr.strip() or result.stdout).decode(errors="replace")
-    tail = last_words(output)[-_TAIL_CHARACTERS:]
+    tail = last_words(output)
     message = f"the hook {name} {ending}"
     raise TargetError("workspace", f"{message}: {tail}" if tail else message)

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.model.gate import Decision
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.address import open_store
 from tests.support.shell import ROOT, Ended, evalcore
 
@@ -139,7 +140,7 @@ def test_after_the_deadline_the_suite_says_what_missing_labels_mean(
     section = f"evalcore: {{annotation: {{deadline: 48h, then: {then}}}}}"
     suite = write_suite(tmp_path, section)
     store = open_store(str(tmp_path / "store"))
-    run = plan_run(load(suite), store, now=datetime.now(UTC) - timedelta(days=3))
+    run = plan_run(load_suite(suite), store, now=datetime.now(UTC) - timedelta(days=3))
     execute_run(run)
     with finish_run(run, now=datetime.now(UTC) - timedelta(days=2)) as view:
         assert view.report.decision is Decision.INCONCLUSIVE

@@ -18,9 +18,10 @@ from evalcore.datasets.pending import PendingReader
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.datasets.versions import read_dataset
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from tests.support.pending_captures import write_captures
@@ -115,7 +116,7 @@ def test_a_planned_run_sees_no_later_version(folder: Path) -> None:
     (folder / "suite.yaml").write_text("name: s\ntests: dataset:support@latest\n")
     store = LocalStore(folder / "store")
     options = LoadOptions().configured(Settings(), os.environ, str(folder / "store"))
-    run = plan_run(load(folder / "suite.yaml", options), store, now=datetime.now(UTC))
+    run = plan_run(load_suite(folder / "suite.yaml", options), store, now=datetime.now(UTC))
     (folder / "more.jsonl").write_text(LINES.replace('"a"', '"c"').replace("yes", "no"))
     command(folder, "dataset", "import", "more.jsonl", "--as", "support")
     execute_run(run)

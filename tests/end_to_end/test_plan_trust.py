@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.formats.registry import load_suite
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.shell import Ended, environment, evalcore
@@ -34,7 +35,7 @@ class Shared:
         path = self.work / "suite.eval.yaml"
         tests = [{"id": "a", "input": "x", "assertions": [{"type": "regex", "value": "^"}]}]
         path.write_text(json.dumps({"tests": tests, **suite}))
-        return plan_run(load(path), self.store, PlanOptions(**options), now=datetime.now(UTC))
+        return plan_run(load_suite(path), self.store, PlanOptions(**options), now=datetime.now(UTC))
 
     def plan_command(self, user: str, **options: Any) -> StoredRun:
         target = {"name": "default", "provider": "command", "command": ["touch", str(self.marker)]}

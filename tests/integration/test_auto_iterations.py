@@ -16,10 +16,11 @@ import yaml
 from evalcore.errors import UsageError
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run, view_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -63,7 +64,7 @@ def suite_file(
 
 def suite_of(folder: Path, gates: Any, *, most: int = 6, **options: Any) -> Suite:
     path = suite_file(folder, gates, **options)
-    return load(path, LoadOptions(iterations=most, auto_iterations=True))
+    return load_suite(path, LoadOptions(iterations=most, auto_iterations=True))
 
 
 def night(

@@ -14,10 +14,11 @@ from uuid import uuid4
 import pytest
 
 from evalcore.cli.main import call
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.lease import read_lease
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import find_run
@@ -215,7 +216,7 @@ def test_what_no_execution_mends_is_left_as_it_is(
 def test_a_part_that_is_damaged_before_the_run_ends_is_repaired_too(
     store: Path, shell: Shell, suite: Path
 ) -> None:
-    run = plan_run(load(suite), open_store(str(store)), now=datetime.now(UTC))
+    run = plan_run(load_suite(suite), open_store(str(store)), now=datetime.now(UTC))
     execute_run(run)
     folder = store / "runs" / NAME / run.run_id
     of_part("rows missing")(folder)
@@ -232,7 +233,7 @@ def test_a_part_that_is_damaged_before_the_run_ends_is_repaired_too(
 def test_a_planned_run_whose_plan_is_damaged_is_not_begun(
     store: Path, shell: Shell, suite: Path, damage: Damage, command: tuple[str, ...]
 ) -> None:
-    run = plan_run(load(suite), open_store(str(store)), now=datetime.now(UTC))
+    run = plan_run(load_suite(suite), open_store(str(store)), now=datetime.now(UTC))
     damage(store / "runs" / NAME / run.run_id)
     assert_told(shell(*command, run.run_id))
     assert read_lease(run) is None
@@ -268,7 +269,7 @@ def test_a_run_whose_reused_rows_are_garbage_is_damaged(
 ) -> None:
     opened = open_store(str(store))
     options = PlanOptions(reuse=folder_of(store).name)
-    run = plan_run(load(suite), opened, options, now=datetime.now(UTC))
+    run = plan_run(load_suite(suite), opened, options, now=datetime.now(UTC))
     opened.put(run.keys.reuse_part(0), b"garbage")
     assert_told(shell("run", "--resume", run.run_id))
 
@@ -285,7 +286,7 @@ def test_a_budget_that_goes_on_from_a_torn_part_tells_it(
     targets = [{"name": "e", "provider": "echo"}]
     whole = {"tests": tests, "targets": targets, "execution": {"target": "e"}, "evalcore": limited}
     path.write_text(json.dumps(whole))
-    run = plan_run(load(path), open_store(str(store)), now=datetime.now(UTC))
+    run = plan_run(load_suite(path), open_store(str(store)), now=datetime.now(UTC))
     execute_run(run)
     results = sorted((store / "runs" / "limited" / run.run_id / "results").iterdir())
     results[0].unlink()

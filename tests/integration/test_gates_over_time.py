@@ -16,11 +16,12 @@ import yaml
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.history.compaction import compact
 from evalcore.model.suite import Suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run, view_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -51,7 +52,7 @@ def suite_of(folder: Path, passing: Collection[str], words: Collection[str] = WO
     }
     path = folder / "nightly.eval.yaml"
     path.write_text(yaml.safe_dump(written), "utf-8")
-    return load(path, LoadOptions())
+    return load_suite(path, LoadOptions())
 
 
 def night(
@@ -209,7 +210,7 @@ def stopping_suite(
         written["execution"] = {"target": next(iter(variants))}
     path = folder / "early.eval.yaml"
     path.write_text(yaml.safe_dump(written), "utf-8")
-    return load(path, LoadOptions())
+    return load_suite(path, LoadOptions())
 
 
 Night = tuple[LocalStore, Suite, StoredRun, dict[str, Any]]
@@ -365,7 +366,7 @@ def test_a_stopped_pass_rate_is_that_of_all_cases_and_variants(
     }
     path = tmp_path / "unequal.eval.yaml"
     path.write_text(yaml.safe_dump(written), "utf-8")
-    _, report = night(store, load(path, LoadOptions()))
+    _, report = night(store, load_suite(path, LoadOptions()))
     outcome, message = gates(report)["pass_rate"]
     assert (outcome, "decided after" in message) == (decision, True), message
     assert report["counts"]["skipped"] > 0

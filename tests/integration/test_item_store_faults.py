@@ -10,9 +10,10 @@ import pytest
 
 from evalcore.annotations.exchange import LabelImport
 from evalcore.errors import StoreError
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.problems import Problems
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -60,7 +61,7 @@ def test_a_store_that_stays_away_stops_the_run_and_its_resume_has_no_error(
     tmp_path: Path, store: FailingStore
 ) -> None:
     (tmp_path / "wf.yaml").write_text(WORKFLOW)
-    suite = load(tmp_path / "wf.yaml")
+    suite = load_suite(tmp_path / "wf.yaml")
     run = plan_run(suite, store, PlanOptions(), now=datetime.now(UTC))
     store.refusals = 1_000
 
@@ -76,7 +77,7 @@ def test_a_store_that_fails_for_a_moment_is_asked_again(
     tmp_path: Path, store: FailingStore
 ) -> None:
     (tmp_path / "wf.yaml").write_text(WORKFLOW)
-    suite = load(tmp_path / "wf.yaml")
+    suite = load_suite(tmp_path / "wf.yaml")
     run = plan_run(suite, store, PlanOptions(), now=datetime.now(UTC))
     store.refusals = 3
 
@@ -106,7 +107,7 @@ class UnreadableLabels(LocalStore):
 
 def test_labels_that_cannot_be_read_stop_the_run_and_its_resume_reads_them(tmp_path: Path) -> None:
     (tmp_path / "human.eval.yaml").write_text(HUMAN)
-    suite, store = load(tmp_path / "human.eval.yaml"), UnreadableLabels(tmp_path / "store")
+    suite, store = load_suite(tmp_path / "human.eval.yaml"), UnreadableLabels(tmp_path / "store")
     first = plan_run(suite, store, PlanOptions(), now=datetime.now(UTC))
     assert counts_of(first) == (1, 0)
     row = {"run": first.run_id, "case": "a", "assertion": "human", "label": "yes"}

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from evalcore.execution.stopper import Stopper
+from evalcore.formats.registry import load_suite
 from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
@@ -59,7 +60,7 @@ def report_of(
 ) -> dict[str, Any]:
     options = ExecuteOptions(settings=settings)
     plan = PlanOptions(mode=mode)
-    with evaluate(load(path), LocalStore(folder / "store"), options, plan) as view:
+    with evaluate(load_suite(path), LocalStore(folder / "store"), options, plan) as view:
         counts = view.report.summary.counts
         assert counts.add_up
         report: dict[str, Any] = json.loads(view.json())
@@ -154,7 +155,7 @@ def test_a_resumed_run_goes_on_with_what_is_left_of_its_budget(tmp_path: Path) -
     limits = {"max_tokens": 3_000, "concurrency": 5}
     with model_server(latency_s=0.002, output_tokens=15) as server:
         path = suite_file(tmp_path, server.base_url, items=300, limits=limits)
-        run = plan_run(load(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
+        run = plan_run(load_suite(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
         stop_after(run, 120)
         rows = len(run.written_shards())
         before = server.stats().answered
@@ -299,7 +300,7 @@ def test_a_provider_that_refuses_every_call_ends_the_run(tmp_path: Path, refusal
         path = suite_file(tmp_path, server.base_url, items=100, limits={"concurrency": 4})
         store = LocalStore(tmp_path / "store")
         options = ExecuteOptions(settings=SETTINGS, warn=warnings.append)
-        with evaluate(load(path), store, options, PlanOptions()) as view:
+        with evaluate(load_suite(path), store, options, PlanOptions()) as view:
             counts, decision = view.report.summary.counts, view.report.decision
             run, reasons = view.run, view.tables.reasons()
         assert server.stats().requests == counts.error <= 8
@@ -319,7 +320,9 @@ def test_a_run_that_its_provider_ended_goes_on_with_what_was_left_out(tmp_path: 
     options = ExecuteOptions(settings=SETTINGS)
     with model_server(script=paid) as server:
         path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 4})
-        with evaluate(load(path), LocalStore(tmp_path / "store"), options, PlanOptions()) as view:
+        with evaluate(
+            load_suite(path), LocalStore(tmp_path / "store"), options, PlanOptions()
+        ) as view:
             run = view.run
             assert view.report.summary.counts.passed == 10
         credit[0] = 1_000
@@ -476,7 +479,7 @@ def test_the_row_says_how_many_attempts_an_item_took(tmp_path: Path) -> None:
 
     with model_server(failures=[RATE_LIMITED, RATE_LIMITED]) as server:
         path = suite_file(tmp_path, server.base_url, items=1)
-        suite = load(path)
+        suite = load_suite(path)
         run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
         execute_run(run, ExecuteOptions(settings=SETTINGS))
         with (
@@ -491,7 +494,7 @@ FIRST_GRADING = """
 import json, sys
 from pathlib import Path
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import model_server
 
@@ -508,7 +511,7 @@ with model_server(script=answer) as server:
     for target in suite["targets"]:
         target["base_url"] = server.base_url
     open(sys.argv[1], "w").write(json.dumps(suite))
-    with evaluate(load(Path(sys.argv[1])), LocalStore(Path(sys.argv[2]))) as view:
+    with evaluate(load_suite(Path(sys.argv[1])), LocalStore(Path(sys.argv[2]))) as view:
         assert view.report.summary.counts.passed == 3
     late = set(sys.modules) - before
 print(sorted(name for name in late if name.startswith(PARTS)))

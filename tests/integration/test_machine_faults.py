@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from evalcore.trust import machine_faults
@@ -66,7 +67,7 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> StoredRun:
     path = tmp_path / "s.eval.yaml"
     path.write_text(json.dumps(request.param))
     return plan_run(
-        load(path), LocalStore(tmp_path / "store"), PlanOptions(), now=datetime.now(UTC)
+        load_suite(path), LocalStore(tmp_path / "store"), PlanOptions(), now=datetime.now(UTC)
     )
 
 
@@ -126,7 +127,9 @@ def test_a_workspace_without_room_stops_the_run_and_its_resume_makes_it(
     }
     (tmp_path / "s.eval.yaml").write_text(json.dumps(suite))
     store = LocalStore(tmp_path / "store")
-    run = plan_run(load(tmp_path / "s.eval.yaml"), store, PlanOptions(), now=datetime.now(UTC))
+    run = plan_run(
+        load_suite(tmp_path / "s.eval.yaml"), store, PlanOptions(), now=datetime.now(UTC)
+    )
 
     with no_file_larger_than(1 << 19), pytest.raises(StoreError, match="no workspace can be made"):
         execute_run(run)

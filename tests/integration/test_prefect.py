@@ -17,7 +17,7 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.states import AwaitingRetry, Pending
 
 from evalcore.errors import UsageError
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.publish import RUN_LABEL, STORE_LABEL, artifact_key
@@ -152,7 +152,7 @@ EXAMPLES = ["support-answers", "research-workflow", "tickets-csv"]
 def test_the_report_is_byte_identical_to_in_process(
     prefect: PrefectServer, tmp_path: Path, example: str
 ) -> None:
-    suite = load(ROOT / "examples" / example / "suite.eval.yaml")
+    suite = load_suite(ROOT / "examples" / example / "suite.eval.yaml")
     store = open_store(str(tmp_path))
     expected = in_process_report(suite, store)
     run = planned(suite, store)
@@ -290,7 +290,7 @@ def test_a_deployment_imports_what_its_worker_allows(
 
 
 def test_the_command_line_brings_its_own_trust_along(prefect: PrefectServer, folder: Path) -> None:
-    run = planned(load(Path(write_python_suite(folder))), open_store(str(folder / "store")))
+    run = planned(load_suite(Path(write_python_suite(folder))), open_store(str(folder / "store")))
     PrefectRunner().start(run, ExecuteOptions(imports=ImportPolicy(roots=(folder,))))
     assert run.manifest().decision == "pass"
 

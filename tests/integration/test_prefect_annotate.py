@@ -17,9 +17,9 @@ from prefect.states import Pending
 
 from evalcore.annotations.label_store import LabelBook
 from evalcore.annotations.queue import awaiting
+from evalcore.formats.registry import load_suite
 from evalcore.model.gate import Decision
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.prefect.annotate import annotate
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
@@ -45,7 +45,7 @@ def waiting_run(store: ObjectStore, *outputs: str) -> str:
     ]
     path = Path("polite.eval.yaml")
     path.write_bytes(orjson.dumps({"tests": tests}))
-    with evaluate(load(path), store) as view:
+    with evaluate(load_suite(path), store) as view:
         assert view.report.decision is Decision.INCONCLUSIVE
         return view.report.run.id
 

@@ -27,7 +27,7 @@ from prefect.client.schemas.filters import (
 from prefect.client.schemas.objects import FlowRun
 from prefect.states import Cancelled, Failed
 
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import machines
 from evalcore.prefect.flows import FlowExecution, brought_along, evaluate
@@ -62,7 +62,7 @@ def planned(folder: Path, command: str) -> StoredRun:
     ]
     suite = {"targets": [target], "execution": {"target": "noting", "workers": 4}, "tests": tests}
     (folder / "noting.eval.yaml").write_bytes(orjson.dumps(suite))
-    return plan_suite(load(folder / "noting.eval.yaml"), LocalStore(folder / "store"))
+    return plan_suite(load_suite(folder / "noting.eval.yaml"), LocalStore(folder / "store"))
 
 
 def execute(run: StoredRun) -> None:

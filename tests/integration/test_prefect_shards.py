@@ -18,9 +18,10 @@ import pytest
 from evalcore.errors import StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State as RunState
 from evalcore.pipeline.lease import RunHeldError
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.nightly import compact_history
 from evalcore.prefect.runner import PrefectRunner
@@ -60,7 +61,7 @@ class FailingStore(LocalStore):
 def test_a_shard_whose_store_fails_once_is_tried_again(
     prefect: PrefectServer, tmp_path: Path, soon_retried: None
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 1
@@ -72,7 +73,7 @@ def test_a_shard_whose_store_fails_once_is_tried_again(
 def test_a_store_that_stays_broken_ends_the_run_as_one_that_can_be_resumed(
     prefect: PrefectServer, tmp_path: Path, soon_retried: None
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = FailingStore(tmp_path / "store")
     run = planned(suite, store)
     store.faults = 100
@@ -90,7 +91,7 @@ def test_iterations_are_added_until_the_gates_are_decided(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
     options = LoadOptions(iterations=3, auto_iterations=True)
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "goodbye"), options)
     run = plan_run(suite, LocalStore(tmp_path / "store"), now=datetime.now(UTC))
     PrefectRunner().start(run, ExecuteOptions())
     report = orjson.loads(stored_report(run))
@@ -103,7 +104,7 @@ def test_the_flow_compact_brings_the_history_up_to_date(
     prefect: PrefectServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = LocalStore(tmp_path / "store")
-    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello"))
     for _ in range(2):
         in_process_report(suite, store)
     monkeypatch.setenv("EVALCORE_STORE", str(tmp_path / "store"))
@@ -131,7 +132,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
     (tmp_path / "answering.py").write_text(
         "import time\ndef answer(*_):\n    time.sleep(1.5)\n    return 'hello'\n"
     )
-    suite = load(tmp_path / name, LoadOptions(iterations=iterations))
+    suite = load_suite(tmp_path / name, LoadOptions(iterations=iterations))
     run = planned(suite, open_store(str(tmp_path / "store")))
     imports = ImportPolicy(roots=(tmp_path,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=16))
@@ -154,7 +155,7 @@ def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_on
 def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 20_000))
     run = planned(suite, open_store(str(tmp_path / "store")))
     PrefectRunner().start(run, ExecuteOptions())
     spans = [re.fullmatch(r"cases (\d+)–(\d+)", task.name) for task in flow_run_of(run).tasks]
@@ -166,7 +167,7 @@ def test_twenty_thousand_items_are_shards_that_are_named_by_their_cases(
 def test_a_larger_suite_has_a_task_run_for_each_shard_and_progress_tells_of_each_item_once(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 150))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 150))
     run = planned(suite, open_store(str(tmp_path / "store")))
     told: list[int] = []
 
@@ -187,7 +188,7 @@ def test_a_run_that_is_stopped_ends_cancelled_and_goes_on_where_it_was(
 ) -> None:
     # A command waits for three seconds; a loaded server takes longer.
     monkeypatch.setattr("evalcore.prefect.runner._STOP_S", 300.0)
-    suite = load(tmp_path / write_suite(tmp_path, *["hello"] * 60))
+    suite = load_suite(tmp_path / write_suite(tmp_path, *["hello"] * 60))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner = PrefectRunner()
     told: list[int] = []
@@ -238,7 +239,7 @@ def once_started(folder: Path, stop: Callable[[], None]) -> None:
 def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=4))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=6, concurrency=4))
     run = planned(suite, open_store(str(tmp_path / "store")))
     runner, options = PrefectRunner(), ExecuteOptions()
     once_started(tmp_path, options.stopper.stop)
@@ -253,7 +254,7 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
 def test_a_request_to_cancel_in_the_store_stops_the_run(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_waiting_suite(tmp_path, items=120, concurrency=2))
+    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=120, concurrency=2))
     run = planned(suite, open_store(str(tmp_path / "store")))
     options = ExecuteOptions()
     once_started(tmp_path, run.request_cancel)
@@ -281,7 +282,7 @@ sys.stdin.read()
 def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
     prefect: PrefectServer, tmp_path: Path
 ) -> None:
-    suite = load(tmp_path / write_suite(tmp_path, "hello", "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
     store = str(tmp_path / "store")
     run = planned(suite, open_store(store))
     holder = subprocess.Popen(
@@ -326,7 +327,7 @@ def run_counting(folder: Path, items: int) -> StoredRun:
     """Run a suite, five items at a time; check that so many were executed at once."""
     name = write_python_suite(folder, items=items)
     (folder / "answering.py").write_text(COUNTING)
-    run = planned(load(folder / name), open_store(str(folder / "store")))
+    run = planned(load_suite(folder / name), open_store(str(folder / "store")))
     assert run.manifest().plan.settled == (items <= 500)
     imports = ImportPolicy(roots=(folder,))
     PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=5))

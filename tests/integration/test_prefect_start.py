@@ -27,7 +27,7 @@ from prefect.settings import (
 
 from evalcore.errors import UsageError
 from evalcore.prefect.server import reach_server, start_embedded_server
-from tests.support.prefect_server import NewDatabase, clean_environment
+from tests.support.prefect_server import clean_environment
 
 _SUITE: Final = """
 tests:
@@ -109,13 +109,13 @@ def not_started(home: Path, database: str = "") -> str:
     return str(refused.value)
 
 
-def test_a_database_of_a_newer_prefect_is_named(
-    new_prefect_database: NewDatabase, tmp_path: Path
-) -> None:
+def test_a_database_of_a_newer_prefect_is_named(tmp_path: Path) -> None:
     database = tmp_path / "home" / "prefect.db"
-    new_prefect_database.copy(database.parent)
+    database.parent.mkdir()
     with contextlib.closing(sqlite3.connect(database)) as opened:
-        opened.execute("UPDATE alembic_version SET version_num = 'ffff'")
+        # Where migrations note how far they are.
+        opened.execute("CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)")
+        opened.execute("INSERT INTO alembic_version VALUES ('ffff')")
         opened.commit()
     told = not_started(database.parent)
     assert [
@@ -164,12 +164,10 @@ class TestAUserWithoutPasswdEntry:
     def test_is_told_that_prefect_needs_a_home(self, tmp_path: Path) -> None:
         assert_one_message(self._run(tmp_path), "PREFECT_HOME")
 
-    def test_is_told_of_a_database_that_cannot_be_written(
-        self, new_prefect_database: NewDatabase, tmp_path: Path
-    ) -> None:
+    def test_is_told_of_a_database_that_cannot_be_written(self, tmp_path: Path) -> None:
         home = tmp_path / "home"
-        new_prefect_database.copy(home)
-        (home / "prefect.db").chmod(0o444)
+        home.mkdir()
+        (home / "prefect.db").touch(0o444)
         home.chmod(0o777)
         ended = self._run(tmp_path, PREFECT_HOME=str(home))
         assert_one_message(ended, f"{home / 'prefect.db'} cannot be written")

@@ -240,7 +240,7 @@ def test_what_a_variable_puts_into_a_models_address_is_not_stored(tmp_path: Path
     items = {case["variant"]: case["items"][0] for case in ended.report["cases"]}
     assert items["default"]["outcome"] == "passed"
     message = items["lost"]["error"]["message"]
-    assert message.startswith("lost at ${{ EVAL_HOST }}: HTTP 404")
+    assert message.startswith("lost at http://${{ EVAL_HOST }}/${{ EVAL_V }}: HTTP 404")
     assert "base_url (http://${{ EVAL_HOST }}/${{ EVAL_V }})" in message
     everything = stored_bytes(store) + ended.out.encode() + ended.err.encode()
     assert not [value for value in env.values() if value.encode() in everything]

@@ -13,8 +13,9 @@ from uuid import uuid4
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
@@ -75,7 +76,7 @@ def suite(tmp_path: Path, model: ModelServer) -> Path:
 
 
 def report(suite: Path, store: ObjectStore, mode: str) -> str:
-    with evaluate(load(suite), store, ExecuteOptions(), PlanOptions(mode=mode)) as view:
+    with evaluate(load_suite(suite), store, ExecuteOptions(), PlanOptions(mode=mode)) as view:
         return view.json().decode()
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from evalcore.errors import StoreError
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.recording import recorder as recorder_module
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import ModelServer, model_server
@@ -96,7 +97,7 @@ def test_a_run_whose_recordings_are_refused_stops_and_its_resume_loses_nothing(
     tmp_path: Path, model: ModelServer, asks: dict[str, Any]
 ) -> None:
     store = Outage(tmp_path / "store", after=10)
-    suite = load(write_suite(tmp_path, asks, model))
+    suite = load_suite(write_suite(tmp_path, asks, model))
     run = plan_run(suite, store, PlanOptions(mode="record"), now=datetime.now(UTC))
     with pytest.raises(StoreError, match=f"answered 503.*run --resume {run.run_id}"):
         execute_run(run)

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -64,7 +64,7 @@ def assert_no_process_left(processes: list[psutil.Process]) -> None:
 def test_every_item_is_a_task_run_and_called_once(
     prefect: PrefectServer, tmp_path: Path, kind: str
 ) -> None:
-    suite = load(write_suite(tmp_path, items=16, sleep_s=0.2))
+    suite = load_suite(write_suite(tmp_path, items=16, sleep_s=0.2))
     run = planned(suite, open_store(f"{tmp_path}/store"))
     executing = command(prefect, tmp_path, kind, run)
     assert executing.end() == 1, executing.said()

@@ -10,7 +10,8 @@ import orjson
 import pytest
 
 from evalcore.errors import NotAllowedError
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.formats.registry import load_suite
+from evalcore.pipeline.plan import plan_run
 from evalcore.prefect.flows import evaluate, note_stop
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
@@ -99,7 +100,7 @@ def test_a_poisoned_plan_is_not_executed(
 ) -> None:
     marker, store = folder / "marker", open_store(str(folder.parent / "store"))
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "attacker"))
-    plan_run(load(Path(write_command_suite(folder, marker))), store, now=now())
+    plan_run(load_suite(Path(write_command_suite(folder, marker))), store, now=now())
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / "worker's own"))
     run = only_run(folder.parent / "store")
 
@@ -115,7 +116,7 @@ def test_with_a_key_a_worker_executes_the_plans_it_has_signed_only(
     prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     suite, store = (
-        load(Path(write_suite(folder, "hello"))),
+        load_suite(Path(write_suite(folder, "hello"))),
         open_store(str(folder.parent / "store")),
     )
     mine = plan_run(suite, store, now=now())

@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
@@ -93,7 +94,7 @@ class Evaluated:
 
         path = folder / "suite.eval.yaml"
         path.write_text(dedent(text), "utf-8")
-        suite = load(path, LoadOptions(environment=dict(os.environ), **options))
+        suite = load_suite(path, LoadOptions(environment=dict(os.environ), **options))
         store = LocalStore(folder / "store")
         with evaluate(suite, store, ExecuteOptions(), PlanOptions(mode=mode)) as view:
             self.run: StoredRun = view.run

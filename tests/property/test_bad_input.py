@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.gate import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 from tests.support.examples import FUZZ, examples
 from tests.support.shell import evalcore
@@ -88,7 +88,7 @@ def folder() -> Iterator[Path]:
 def attempt(path: Path, chosen: LoadOptions) -> Suite | None:
     """Load the file; check the suite that it gives or the message of its mistakes."""
     try:
-        suite = load(path, chosen)
+        suite = load_suite(path, chosen)
     except EvalError as error:
         check_message(error, path)
         return None

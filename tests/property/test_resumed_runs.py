@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 
 from evalcore.errors import RunConflictError, StoreError
 from evalcore.execution.row import ItemEnd
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.storage.layout import parse_shard_key
@@ -81,7 +82,7 @@ def planned(folder: Path, store: LocalStore) -> StoredRun:
     ]
     path = folder / "resumed.eval.yaml"
     path.write_text(json.dumps({"targets": targets, "execution": {"target": "t"}, "tests": tests}))
-    return plan_run(load(path), store, PlanOptions(single_items=True), now=datetime.now(UTC))
+    return plan_run(load_suite(path), store, PlanOptions(single_items=True), now=datetime.now(UTC))
 
 
 def report_of(run: StoredRun) -> bytes:

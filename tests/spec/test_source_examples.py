@@ -8,8 +8,8 @@ import pytest
 
 from evalcore.errors import LoadError
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.suite import Case, Suite
-from evalcore.pipeline.plan import load
 
 # What the fragments leave undefined: who answers, and the grader's prompt.
 TARGETS = """
@@ -217,7 +217,7 @@ def loaded(folder: Path, text: str) -> Suite:
     (folder / "graders/depth.md").write_text("Is {{output}} deep? {{criteria}}")
     path = folder / "example.eval.yaml"
     path.write_text(TARGETS + text)
-    return load(path, LoadOptions())
+    return load_suite(path, LoadOptions())
 
 
 @pytest.mark.parametrize("text", EXAMPLES.values(), ids=EXAMPLES)

@@ -205,14 +205,14 @@ def _prepare() -> None:
     The garbage collector leaves them alone, else each command would copy the pages that it visits.
     """
     _import_what_a_run_imports()
-    from evalcore.pipeline.plan import load
+    from evalcore.formats.registry import load_suite
 
     for module in _MODULES:
         __import__(module)
     with tempfile.TemporaryDirectory() as folder:
         suite = Path(folder, "warm.eval.yaml")
         suite.write_text(_SUITE)
-        load(suite)
+        load_suite(suite)
     gc.collect()
     gc.freeze()
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import yaml
 
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.mode import Mode
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import PlanOptions, load
+from evalcore.pipeline.plan import PlanOptions
 from evalcore.storage.store import ObjectStore
 
 
@@ -34,6 +35,6 @@ def run_outputs(
     ]
     path = folder / "history.eval.yaml"
     path.write_text(yaml.safe_dump({"name": name, "tests": tests}), "utf-8")
-    suite = load(path, LoadOptions(iterations=iterations))
+    suite = load_suite(path, LoadOptions(iterations=iterations))
     with evaluate(suite, store, plan_options=PlanOptions(mode=Mode.LIVE)) as view:
         return view.run.run_id

@@ -8,8 +8,9 @@ from pathlib import Path
 import orjson
 
 from evalcore.execution.worker import ShardReceipt
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
@@ -31,7 +32,9 @@ def planned_run(folder: Path) -> StoredRun:
     path = folder / "greetings.eval.yaml"
     path.write_bytes(orjson.dumps({"tests": tests}))
     options = PlanOptions(workers=2, single_items=True)
-    return plan_run(load(path), open_store(str(folder / "store")), options, now=datetime.now(UTC))
+    return plan_run(
+        load_suite(path), open_store(str(folder / "store")), options, now=datetime.now(UTC)
+    )
 
 
 def execute(run: StoredRun, *shards: int) -> tuple[ShardReceipt, ...]:

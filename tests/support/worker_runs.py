@@ -16,9 +16,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import HIDDEN_FOLDER
 from evalcore.storage.runs import StoredRun
@@ -150,7 +151,7 @@ def held_processes(folder: Path) -> set[int]:
 def plan_shared(suite: Path, store: ObjectStore, *, workers: int = 3) -> StoredRun:
     """Plan a run of the suite for so many processes; nobody executes it yet."""
     options = LoadOptions(environment=os.environ)
-    return plan_run(load(suite, options), store, PlanOptions(workers=workers), now=now())
+    return plan_run(load_suite(suite, options), store, PlanOptions(workers=workers), now=now())
 
 
 def now() -> datetime:

@@ -7,7 +7,7 @@ SELECT
     output[:$most] AS output,
     CASE WHEN output_ref IS NULL THEN length(output) END AS output_characters,
     output_ref, evidence, evidence_ref, latency_ms, ttft_ms, cost_usd, input_tokens, output_tokens,
-    attempts, epoch_ms(started_at) AS started_ms, epoch_ms(ended_at) AS ended_ms, scores, assertions,
+    attempts, scores, assertions,
     cached_tokens, cache_write_tokens, reasoning_tokens, finish_reason
 FROM result_rows(getvariable('files'))
 WHERE {filter}

@@ -4,7 +4,7 @@
 WITH ranked AS (
     SELECT
         case_number, case_id, was_state, now_state, was_passed, now_passed, was_score, now_score,
-        was_latency, now_latency, was_cost, now_cost,
+        was_latency, now_latency,
         now_score - was_score AS change,
         CASE
             WHEN was_passed AND NOT now_passed THEN 'regression'

@@ -15,6 +15,7 @@ from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
 from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
 from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.formats.assertions import AssertionReader, other_types
 from evalcore.formats.documents import Document, Renames, as_json, read_document
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
@@ -31,7 +32,6 @@ from evalcore.formats.section import (
     check_required_cases,
 )
 from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool_rows, suite_tests
-from evalcore.formats.suite_file.assertions import OTHER_TYPES, SuiteAssertions
 from evalcore.formats.targets import Targets, TargetShape
 from evalcore.formats.variables import Variables, interpolate, variables_for
 from evalcore.formats.warnings import CaseWarnings
@@ -172,7 +172,7 @@ class CaseReader:
         self.inputs: set[str] = set()
         self._verbatim = verbatim
         self._warnings = CaseWarnings(strict=strict)
-        self.assertions = SuiteAssertions(graders, renames, self._warnings)
+        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings, renames=renames)
         self.ids = UniqueIds("duplicate case id: {}")
         self._renames, self._variables = renames, variables
         self._folder = graders.folder
@@ -187,7 +187,7 @@ class CaseReader:
     @property
     def warnings(self) -> list[str]:
         """Warnings of cases and assertions that decide nothing, of paths that lead nowhere."""
-        return [*self._warnings.texts, *self.assertions.warnings]
+        return [*self._warnings.texts, *self.assertions.path_warnings]
 
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case at `loc`, or note every mistake in it and return None."""
@@ -237,13 +237,13 @@ class CaseReader:
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems
     ) -> tuple[Assertion, ...]:
-        warned = len(self.assertions.warnings)
+        warned = len(self.assertions.path_warnings)
         assertions = [
             self.assertions.read(entry, (*loc, index), problems)
             for index, entry in enumerate(listed)
         ]
-        if self._strict and len(self.assertions.warnings) > warned:
-            for text in self.assertions.warnings[warned:]:
+        if self._strict and len(self.assertions.path_warnings) > warned:
+            for text in self.assertions.path_warnings[warned:]:
                 problems.add(loc, text)
         return tuple(assertion for assertion in assertions if assertion is not None)
 
@@ -821,7 +821,7 @@ def suite_file_schema() -> dict[str, Any]:
     other = {
         "type": "object",
         "required": ["type"],
-        "properties": {"type": {"anyOf": [{"enum": list(OTHER_TYPES)}, {"pattern": "custom:"}]}},
+        "properties": {"type": {"anyOf": [{"enum": list(other_types())}, {"pattern": "custom:"}]}},
     }
     definitions["Assertion"] = {"anyOf": [own, other]}
     listed = {"type": "array", "items": {"$ref": "#/$defs/Assertion"}}

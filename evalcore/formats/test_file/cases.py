@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 from pydantic import ValidationError
 
-from evalcore.formats.assertion_files import AssertionTemplates, ProgramAssertion
-from evalcore.formats.graders import Graders
+from evalcore.formats.assertions import AssertionReader
+from evalcore.formats.graders import AssertionTemplates, Graders, ProgramAssertion
 from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
@@ -26,7 +26,6 @@ from evalcore.formats.messages import (
 )
 from evalcore.formats.section import UniqueIds
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.shapes import (
     GRADERS,
     TestExecution,
@@ -273,7 +272,10 @@ class TestReader:
         self.warnings = CaseWarnings(strict=strict)
         self.ids = UniqueIds("duplicate test id '{}'")
         self.assertions = AssertionReader(
-            defaults.graders, defaults.programs, defaults.notes, defaults.templates
+            defaults.graders,
+            notes=defaults.notes,
+            programs=defaults.programs,
+            templates=defaults.templates,
         )
 
     def read(self, raw: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:

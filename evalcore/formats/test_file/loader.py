@@ -9,9 +9,9 @@ from typing import Any
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
-from evalcore.formats.assertion_files import AssertionTemplates, program_assertions
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import Document
-from evalcore.formats.graders import Graders
+from evalcore.formats.graders import AssertionTemplates, Graders, program_assertions
 from evalcore.formats.messages import (
     InputOrigin,
     as_messages,
@@ -40,7 +40,6 @@ from evalcore.formats.sources import (
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
 from evalcore.formats.test_file.shapes import (
     SuiteExecution,
@@ -246,7 +245,9 @@ class _SuiteLevel:
     def defaults(self, *, sound: bool) -> SuiteDefaults:
         """Return what each test inherits; `sound` says that nothing is wrong at this level."""
         raw, problems = self.raw, self.problems
-        reader = AssertionReader(self.graders, self.programs, self.notes, self.templates)
+        reader = AssertionReader(
+            self.graders, notes=self.notes, programs=self.programs, templates=self.templates
+        )
         folder = self.path.resolve().parent
         origin = InputOrigin(folder, ("input",), problems)
         check_messages(raw.get("input"), origin)

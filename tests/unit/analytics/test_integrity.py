@@ -16,11 +16,12 @@ import pytest
 
 from evalcore.analytics.integrity import check_run, verify_run, whole_parts
 from evalcore.errors import DamagedRunError, ResultsDroppedError, StoreError
+from evalcore.formats.registry import load_suite
 from evalcore.history.query import ask, item_relation
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run, view_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.planning import spool as spool_module
 from evalcore.storage.layout import RunKeys, suite_key
 from evalcore.storage.local import LocalStore
@@ -59,7 +60,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setattr(plan_module, "PART_CASES", 20)
         patch.setattr(plan_module, "_MIN_LOCAL_SHARD_ITEMS", 1)
         for name in ("ended", "executed"):
-            run = plan_run(load(path), LocalStore(folder / name), now=NOW)
+            run = plan_run(load_suite(path), LocalStore(folder / name), now=NOW)
             execute_run(run)
             if name == "ended":
                 with finish_run(run, now=NOW):

@@ -18,8 +18,8 @@ from evalcore.annotations.label_store import LabelBook, add_label
 from evalcore.annotations.labels import LabelRecord
 from evalcore.annotations.queue import AnnotationQueue, QueueProgress, awaiting
 from evalcore.errors import UsageError
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.problems import Problems
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
@@ -40,7 +40,7 @@ def run_of(store: ObjectStore, folder: Path, cases: list[dict[str, Any]], **more
     variants = [{"id": "a"}, {"id": "b"}]
     suite = {"name": "asks", "flow": "json:dumps", "cases": cases, "variants": variants, **more}
     path.write_bytes(orjson.dumps(suite))
-    with evaluate(load(path), store) as view:
+    with evaluate(load_suite(path), store) as view:
         return view.report.run.id
 
 
@@ -193,7 +193,7 @@ def test_the_same_words_with_other_answers_are_a_question_of_their_own(
         queue.answer(queue.tasks[1], "ann", "kind", at=AT)
         queue.answer(queue.tasks[2], "ann", 5, at=AT)
 
-    with evaluate(load(tmp_path / "asks.suite.json"), store) as view:
+    with evaluate(load_suite(tmp_path / "asks.suite.json"), store) as view:
         assert view.report.decision == "pass"
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from evalcore.checks.base import CheckContext, Subject
 from evalcore.checks.program import payload_of
+from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.graders import Graders
-from evalcore.formats.test_file.assertions import AssertionReader
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case
 from evalcore.problems import Problems

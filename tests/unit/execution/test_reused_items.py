@@ -10,10 +10,11 @@ import pytest
 
 from evalcore.errors import DamagedRunError, StoreError
 from evalcore.execution.reused_items import ReusedItems
+from evalcore.formats.registry import load_suite
 from evalcore.model.mode import HISTORY
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, open_run
 from tests.support.counting_store import CountingStore
@@ -34,10 +35,10 @@ def _planned_again(folder: Path, reuse: str | None = None) -> tuple[StoredRun, s
     path = folder / "a.eval.yaml"
     path.write_text(_SUITE)
     store = LocalStore(folder / "store")
-    with evaluate(load(path), store) as view:
+    with evaluate(load_suite(path), store) as view:
         earlier = view.run
     options = PlanOptions(reuse=reuse or earlier.run_id)
-    run = plan_run(load(path), store, options, now=_NOW)
+    run = plan_run(load_suite(path), store, options, now=_NOW)
     for info in list(store.list(earlier.keys.folder)):
         store.delete(info.key)
     return run, earlier.run_id

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from evalcore.targets import registry
@@ -45,7 +46,7 @@ def item_of(folder: Path, **section: Any) -> Any:
     }
     path = folder / "slow.eval.yaml"
     path.write_text(json.dumps(suite))
-    run = plan_run(load(path), LocalStore(folder / "store"), now=datetime.now(UTC))
+    run = plan_run(load_suite(path), LocalStore(folder / "store"), now=datetime.now(UTC))
     execute_run(run, ExecuteOptions(ImportPolicy(roots=(folder,))))
     with finish_run(run, now=datetime.now(UTC)) as view:
         return json.loads(view.json())["cases"][0]["items"][0]

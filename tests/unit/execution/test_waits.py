@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from evalcore.execution.waits import Waits, waiting_text
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import Failure, model_server
@@ -44,7 +45,7 @@ def test_a_call_that_a_provider_holds_back_is_told_while_it_waits(tmp_path: Path
         path = tmp_path / "held.eval.yaml"
         path.write_text(json.dumps(suite))
         store = LocalStore(tmp_path / "store")
-        run = plan_run(load(path), store, now=datetime.now(UTC))
+        run = plan_run(load_suite(path), store, now=datetime.now(UTC))
         thread = threading.Thread(target=execute_run, args=(run, ExecuteOptions(waits=waits)))
         thread.start()
         seen: set[str] = set()

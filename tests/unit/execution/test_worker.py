@@ -100,9 +100,6 @@ class Shards:
         shard.lines[position] = b"row %d" % position
         shard.missing -= 1
 
-    def has_large_blobs(self, _: OpenShard) -> bool:
-        return False
-
     def store_blobs(self, _: OpenShard) -> None:
         """Nothing is large."""
 

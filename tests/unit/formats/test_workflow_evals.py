@@ -11,7 +11,6 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 WORKFLOW = """\
@@ -163,7 +162,7 @@ def test_a_duplicate_is_told_at_the_key_that_names_the_eval(tmp_path: Path) -> N
 def test_an_eval_that_lacks_an_input_names_the_handle(tmp_path: Path) -> None:
     text = f"{WORKFLOW}evals:\n" + saved("a", **{"{input-json-0: {type: json, data: 1}}": "{}"})
     (tmp_path / "evals.yaml").write_text(text)
-    suite = load(tmp_path / "evals.yaml")
+    suite = load_suite(tmp_path / "evals.yaml")
     with evaluate(suite, LocalStore(tmp_path / "store")) as view:
         (record,) = view.records()
     (item,) = record["items"]

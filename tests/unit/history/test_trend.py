@@ -144,12 +144,12 @@ def test_flips_count_where_the_work_is_the_same(tmp_path: Path) -> None:
         "tests:\n  - {id: c, input: x, assertions: [{type: contains, value: good}]}\n"
     )
     from evalcore.formats.options import LoadOptions
+    from evalcore.formats.registry import load_suite
     from evalcore.pipeline.finish import evaluate
-    from evalcore.pipeline.plan import load
     from evalcore.pipeline.session import ExecuteOptions
 
     for _ in range(4):
-        suite = load(folder / "flaky.eval.yaml", LoadOptions(iterations=2, concurrency=1))
+        suite = load_suite(folder / "flaky.eval.yaml", LoadOptions(iterations=2, concurrency=1))
         with evaluate(suite, store, ExecuteOptions(concurrency=1)):
             pass
     sync(store)

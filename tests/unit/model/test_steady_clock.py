@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline import finish
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 NOON = datetime(2026, 5, 18, 12, tzinfo=UTC)
@@ -42,5 +42,5 @@ def test_a_run_has_its_duration_although_the_clock_goes_back(
     clock = partial(SteadyClock, walls.__next__, passed.__next__)
     monkeypatch.setattr(finish, "SteadyClock", clock)
 
-    with evaluate(load(suite), LocalStore(tmp_path / "store")) as view:
+    with evaluate(load_suite(suite), LocalStore(tmp_path / "store")) as view:
         assert view.report.run.duration_s == 2.5

@@ -19,12 +19,13 @@ from evalcore import define_suite
 from evalcore.errors import StoreError
 from evalcore.execution.row import FinishedItem, ItemEnd
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State
 from evalcore.pipeline import execute
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.lease import LeaseLostError, RunHeldError, read_lease
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.settings import Settings
@@ -119,7 +120,7 @@ def planned(
     path.write_text(json.dumps(suite))
     options = plan or PlanOptions(single_items=True, workers=1)
     store = store or LocalStore(folder / "store")
-    return plan_run(load(path, load_options), store, options, now=datetime.now(UTC))
+    return plan_run(load_suite(path, load_options), store, options, now=datetime.now(UTC))
 
 
 def options(folder: Path, **more: Any) -> ExecuteOptions:

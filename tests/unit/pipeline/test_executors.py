@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline import executors
 from evalcore.pipeline.executors import worker_count
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.storage.local import LocalStore
 
 CASES = 12
@@ -25,7 +26,7 @@ def count(folder: Path, **more: Any) -> int:
     case = {"input": "x", "assertions": checks, **INSTANT, **more}
     lines = (json.dumps({"id": f"c{number}", **case}) + "\n" for number in range(CASES))
     (folder / "cases.jsonl").write_text("".join(lines))
-    suite = load(folder / "cases.jsonl")
+    suite = load_suite(folder / "cases.jsonl")
     run = plan_run(suite, LocalStore(folder / "store"), now=datetime.now(UTC))
     return worker_count(suite, run.manifest().plan)
 

@@ -10,8 +10,9 @@ import pytest
 import yaml
 from pydantic import TypeAdapter
 
+from evalcore.formats.registry import load_suite
 from evalcore.model.suite import SuiteDefinition
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.planning.expand import Expander, WorkItem
 from evalcore.planning.spool import decode_part
 from evalcore.storage.local import LocalStore
@@ -176,7 +177,7 @@ def plan(folder: Path, number: int) -> list[WorkItem]:
     """Return the items of a new run, as a worker elsewhere makes them from the store."""
     path = folder / "suite.eval.yaml"
     script = str(folder / "script.yaml") if "suites" in path.read_text() else None
-    suite = load(path, script=script)
+    suite = load_suite(path, script=script)
     store = LocalStore(folder / f"store{number}")
     run = plan_run(suite, store, now=datetime.now(UTC))
     stored = open_run(store, suite.definition.name, run.run_id)

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.registry import load_suite
 from evalcore.model.suite import FILE_RULES
 from evalcore.pipeline.finish import evaluate
-from evalcore.pipeline.plan import load
 from evalcore.storage.local import LocalStore
 
 CHECK = {"type": "contains", "value": "good"}
@@ -35,7 +35,7 @@ def test_a_run_is_decided_by_the_rules_of_its_time(
 ) -> None:
     path = tmp_path / "part.eval.yaml"
     path.write_text(yaml.safe_dump(SUITE), "utf-8")
-    suite = load(path, LoadOptions(file_rules=rules))
+    suite = load_suite(path, LoadOptions(file_rules=rules))
     with evaluate(suite, LocalStore(tmp_path / "store")) as view:
         assert view.report.summary.counts.skipped == 1
         assert view.report.summary.score == 0.5

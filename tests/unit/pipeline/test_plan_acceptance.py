@@ -13,9 +13,10 @@ import orjson
 import pytest
 
 from evalcore.errors import DamagedRunError, EvalError, NotAllowedError
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.acceptance import Accepted, AcceptingWorker, accept_plan
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.planning.shards import settle
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
@@ -64,7 +65,7 @@ class Project:
         path = self.folder / folder / "suite.eval.yaml"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-        suite = load(path)
+        suite = load_suite(path)
         run = plan_run(suite, self.store, PlanOptions(**options), now=datetime.now(UTC))
         return self.found(run)
 

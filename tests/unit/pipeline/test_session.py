@@ -14,9 +14,10 @@ import pytest
 
 from evalcore.errors import DamagedRunError, UsageError
 from evalcore.execution.worker import ShardReceipt, Stopped, process_worker
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run, settle_plan
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, execute_shard
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -45,7 +46,7 @@ def planned(folder: Path, store: str = "store") -> StoredRun:
     path = folder / "shards.eval.yaml"
     path.write_text(json.dumps(suite))
     options = PlanOptions(workers=2)
-    return plan_run(load(path), LocalStore(folder / store), options, now=datetime.now(UTC))
+    return plan_run(load_suite(path), LocalStore(folder / store), options, now=datetime.now(UTC))
 
 
 @pytest.fixture

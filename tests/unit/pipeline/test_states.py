@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError
+from evalcore.formats.registry import load_suite
 from evalcore.model.run import State
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
-from evalcore.pipeline.plan import load, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.states import cancel_run
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, find_run
@@ -29,7 +30,7 @@ tests:
 def run(tmp_path: Path) -> StoredRun:
     suite = tmp_path / "a.eval.yaml"
     suite.write_text(_SUITE)
-    return plan_run(load(suite), LocalStore(tmp_path / "store"), now=_NOW)
+    return plan_run(load_suite(suite), LocalStore(tmp_path / "store"), now=_NOW)
 
 
 def _take_over(run: StoredRun, epoch: int) -> StoredRun:

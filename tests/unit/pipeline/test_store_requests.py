@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run, view_run
-from evalcore.pipeline.plan import PlanOptions, load, plan_run
+from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.settings import Settings
 from evalcore.storage.runs import StoredRun, find_run
@@ -36,7 +37,7 @@ def planned(store: CountingStore, folder: Path) -> StoredRun:
     suite = folder / "suite.jsonl"
     line = {"input": "x", "fixtures": {"output": "y"}, "assertions": [{"type": "is-json"}]}
     suite.write_text("".join(json.dumps({"id": f"c{n}", **line}) + "\n" for n in range(CASES)))
-    return plan_run(load(suite), store, PlanOptions(), now=NOW)
+    return plan_run(load_suite(suite), store, PlanOptions(), now=NOW)
 
 
 def test_a_run_in_one_process_asks_for_each_part_and_shard_once(

@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from evalcore.errors import NotAllowedError, StoreError, UsageError
-from evalcore.pipeline.plan import load
+from evalcore.formats.registry import load_suite
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect import parameters
 from evalcore.prefect.parameters import (
@@ -87,7 +87,7 @@ def test_the_address_of_a_cluster_is_permitted_by_the_worker_alone() -> None:
 
 @pytest.fixture
 def run(tmp_path: Path) -> StoredRun:
-    suite = load(tmp_path / write_suite(tmp_path, "hello"))
+    suite = load_suite(tmp_path / write_suite(tmp_path, "hello"))
     return planned(suite, LocalStore(tmp_path / "store"))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from evalcore.model.exchange import Endpoint, ProviderError, Reply, Request
 from evalcore.model.mode import Mode
+from evalcore.recording.content import Question
 from evalcore.recording.recorder import Recorder
 from evalcore.recording.redaction import Redaction
 from evalcore.redaction.redactor import Redactor
@@ -33,7 +34,8 @@ def find(
     found_by: Recorder, request: Request, iteration: int = 0, invocation: int = 0
 ) -> Reply | None:
     """Look a request up."""
-    return asyncio.run(found_by.find(request, iteration=iteration, invocation=invocation))
+    question = Question.of(request, iteration=iteration, invocation=invocation)
+    return asyncio.run(found_by.find(request, question))
 
 
 def save(
@@ -44,4 +46,5 @@ def save(
     invocation: int = 0,
 ) -> Reply:
     """Record an outcome."""
-    return asyncio.run(saved_by.save(request, outcome, iteration=iteration, invocation=invocation))
+    question = Question.of(request, iteration=iteration, invocation=invocation)
+    return asyncio.run(saved_by.save(request, question, outcome))

@@ -22,6 +22,7 @@ from evalcore.model.exchange import (
     Usage,
     request_digest,
 )
+from evalcore.recording.content import Question
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectInfo, StoredObject
@@ -145,10 +146,11 @@ def test_a_failure_of_the_same_run_stays(store: LocalStore) -> None:
 
 def test_many_writers_at_once_all_get_the_first_one_s_answer(store: LocalStore) -> None:
     one, other = recorder(store, "record", RUN), recorder(store, "auto", LATER_RUN)
+    question = Question.of(ask(), iteration=0, invocation=0)
 
     async def all_at_once() -> list[Reply]:
         saves = [
-            writer.save(ask(), Reply(f"{number}"), iteration=0, invocation=0)
+            writer.save(ask(), question, Reply(f"{number}"))
             for number in range(50)
             for writer in (one, other)
         ]
@@ -159,7 +161,8 @@ def test_many_writers_at_once_all_get_the_first_one_s_answer(store: LocalStore) 
 
 def test_what_was_paid_is_saved_although_its_item_is_cancelled(store: LocalStore) -> None:
     async def cancelled() -> None:
-        saving = recorder(store, "record").save(ask(), WHOLE, iteration=0, invocation=0)
+        question = Question.of(ask(), iteration=0, invocation=0)
+        saving = recorder(store, "record").save(ask(), question, WHOLE)
         task = asyncio.create_task(saving)
         await asyncio.sleep(0)
         task.cancel()

@@ -1,1 +1,0 @@
-"""Files that become cases of a dataset: traces, JSON lines, tables."""

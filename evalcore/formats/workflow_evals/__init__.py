@@ -1,1 +1,0 @@
-"""Files of saved evals: a workflow, its evals, their frozen inputs."""

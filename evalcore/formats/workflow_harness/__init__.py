@@ -1,1 +1,0 @@
-"""Workflow files with an `eval:` section."""

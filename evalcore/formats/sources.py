@@ -54,9 +54,7 @@ from evalcore.wording import Loc, shown_path
 def names_stored_cases(tests: Any) -> bool:
     """Whether tests, or cases, are datasets of the store or addresses, at least in part."""
     named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
-    return any(
-        names_dataset(name) or (isinstance(name, str) and is_remote(name)) for name in named
-    )
+    return any(names_dataset(name) or (isinstance(name, str) and is_remote(name)) for name in named)
 
 
 def dataset_tests(
@@ -96,8 +94,6 @@ def dataset_tests(
 
 
 SCHEME = "s3://"
-
-
 
 
 _SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")

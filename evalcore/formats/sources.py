@@ -321,7 +321,7 @@ _OTHER_KEYS: Final = ("eval", "workflow", "cases", "suites")
 def defaults_beside(path: Path) -> Document | None:
     """Return the YAML file of the same base name, unless it is a suite of other tests.
 
-    One whose `tests` name a file holds the defaults of that file.
+    One whose `tests` name this very file holds its defaults as well.
     """
     base = path.stem.removesuffix(".eval")
     for name in (f"{base}.eval.yaml", f"{base}.eval.yml", f"{base}.yaml", f"{base}.yml"):
@@ -329,10 +329,22 @@ def defaults_beside(path: Path) -> Document | None:
             beside = place_inside(path.parent, name, "file")
             document = read_document(beside, shown_path(path.resolve().parent / name))
             raw = document.value
-            is_suite = isinstance(raw, dict) and not any(key in raw for key in _OTHER_KEYS)
-            if is_suite and not any(isinstance(raw.get(key), list) for key in TESTS_KEYS):
+            if not isinstance(raw, dict) or any(key in raw for key in _OTHER_KEYS):
+                continue
+            named = [raw[key] for key in TESTS_KEYS if key in raw]
+            if not named or (len(named) == 1 and _names_file(named[0], path)):
                 return replace(document, value=without_notes(raw))
     return None
+
+
+def _names_file(tests: Any, path: Path) -> bool:
+    """Whether the `tests` of a suite file are, perhaps among others, the file at `path`."""
+    names = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
+    return any(
+        path.resolve().match(name.removeprefix("file://").removeprefix("./"))
+        for name in names
+        if isinstance(name, str) and not is_remote(name)
+    )
 
 
 _LISTS: Final = ("assertions", "assert", "evaluators")

@@ -99,11 +99,3 @@ targets:
   - {name: broken, provider: openai, model: m, grader_target: nobody}
   - {name: agent, provider: claude}
 """
-
-
-def test_a_model_that_a_program_may_ask_adds_no_warning(tmp_path: Path) -> None:
-    write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS.replace("grader,", "judge,")})
-    grader = "{type: code-grader, command: [x], target: true}"
-    suite = load_text(tmp_path, f"tests: [{{id: a, input: b, assertions: [{grader}]}}]")
-    (warning,) = suite.warnings
-    assert "target 'judge'" in warning

@@ -117,7 +117,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "regex": CheckRow(
         "text",
         "Regex",
-        Word(_W, "regex", _PYTHON, _PATTERN, config=("flags",)),
+        Word(_W, "regex", _PYTHON, _PATTERN, config=("flags", "dialect")),
         Word(_T, "regex", _ECMASCRIPT, {**_PATTERN, "flags": "flags"}),
     ),
     "is-json": CheckRow(

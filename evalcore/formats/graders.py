@@ -260,11 +260,6 @@ class GraderReader(NamedTuple):
         for index, name in enumerate(names):
             self._use(name, *loc, index)
 
-    def use_models(self) -> tuple[str, ...]:
-        """Take every model of the suite's targets that can be used, and return their names."""
-        targets = self.graders.targets
-        return () if targets is None else targets.use_models()
-
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with the expected output's, and which are required."""
         self.graders.reference_fields.compare(fields)

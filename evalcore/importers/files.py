@@ -265,18 +265,10 @@ class InspectTask(TypedDict, total=False):
 
 
 @with_config(OPEN)
-class InspectResults(TypedDict, total=False):
-    """The results of a log."""
-
-    scores: list[Any] | None
-
-
-@with_config(OPEN)
 class InspectLog(TypedDict, total=False):
     """A log of Inspect AI."""
 
     eval: Required[InspectTask]
-    results: InspectResults | None
     samples: list[InspectSample] | None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
@@ -125,8 +125,8 @@ class Toolbox:
         if name in self.tools:
             return self.tools[name].tool
         for opened in self.open:
-            if name.startswith(opened.prefix) and opened.allows(name):
-                return opened.tool(name)
+            if name.startswith(opened.prefix) and (tool := opened.tool(name)) is not None:
+                return tool
         return None if self._parent is None else self._parent.find(name)
 
     def outside(self, name: str) -> Tool | None:
@@ -183,19 +183,14 @@ class NamedTool:
         return await self._tool.call(params, scope, run)
 
 
-class OpenPrefix:
-    """Names that begin with `prefix`: tools of a server that lists them itself."""
+class OpenPrefix(NamedTuple):
+    """Names that begin with `prefix`: tools of a server that lists them itself.
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
+    `tool` makes the one of a name, whether the server has it or not; None if it may be none.
+    """
 
-    def allows(self, name: str) -> bool:
-        """Whether a name may be one of the server's tools."""
-        return len(name) > len(self.prefix)
-
-    def tool(self, name: str) -> Tool:
-        """Return the tool of that name, whether there is one or not."""
-        raise NotImplementedError
+    prefix: str
+    tool: Callable[[str], Tool | None]
 
 
 RESULT: Final = "_"
@@ -465,10 +460,13 @@ class ForEach(Statement):
         async def round_in(scope: Scope) -> Any:
             nonlocal left
             result = await run_body(self.body, scope, run)
-            left -= _size(result)
-            if left < 0:
+            try:
+                left -= size_of(result, left)
+            except LimitError:
                 message = f"the results of a for_each are larger than {_MOST_BYTES:,} bytes"
-                raise ToolError("LimitError", message)
+                raise ToolError("LimitError", message) from None
+            except TypeError:  # a value of a tool's own
+                left -= 8
             return result
 
         if self.parallelism <= 1 or len(scopes) <= 1 or not any_waits((self.body,)):
@@ -497,16 +495,6 @@ def _raise_first(failures: list[BaseException]) -> None:
             raise error
     for error in failures:
         raise error
-
-
-def _size(value: Any) -> int:
-    """Return the bytes of a result; more than are allowed for what is too large to be walked."""
-    try:
-        return size_of(value, _MOST_BYTES)
-    except LimitError:
-        return _MOST_BYTES + 1
-    except TypeError:  # a value of a tool's own
-        return 8
 
 
 _GROUPS: Final = "_match_groups"
@@ -675,13 +663,6 @@ P = TypeVar("P", bound=ScriptPart)
 _DEEPEST: Final = 100
 
 
-@lru_cache(maxsize=16_384)
-def _evaluated(text: str) -> Body:
-    """Return the body that is one `eval` of a text; the same text has the same one."""
-    statement = Eval.model_construct(value=compile_tree(text), store_as=None)
-    return Body((statement,), listed=False)
-
-
 class StatementCompiler:
     """Makes statements; what is wrong with them is noted, and they are left out.
 
@@ -695,11 +676,6 @@ class StatementCompiler:
 
     def body(self, raw: Any, loc: Loc) -> Body:
         """Return a statement or a list of them."""
-        if type(raw) is dict and len(raw) == 1 and type(raw.get("eval")) is str:
-            try:
-                return _evaluated(raw["eval"])  # by far the most frequent
-            except ExpressionSyntaxError:
-                pass  # noted below
         if len(loc) > _DEEPEST:
             self._mistakes.add(loc[:_DEEPEST], "statements are nested too deep")
             return Body((), listed=True)

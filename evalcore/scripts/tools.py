@@ -15,7 +15,7 @@ from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.mcp import MCP, McpPrefix, McpTool, matches, read_mcp_reference
+from evalcore.scripts.mcp import MCP, McpTool, matches, read_mcp_reference, server_tools
 from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
 from evalcore.scripts.statements import (
@@ -413,7 +413,9 @@ class ToolReader:
             return
         server = shape.import_tools.removeprefix(MCP)
         if self._has_server(server, at):
-            box.open.append(McpPrefix(shape.prefix, server, [str(each) for each in shape.filter]))
+            box.open.append(
+                server_tools(shape.prefix, server, [str(each) for each in shape.filter])
+            )
 
 
 def _matching(tools: Mapping[str, Tool], patterns: list[Any], own: Tool) -> dict[str, Tool]:

@@ -577,9 +577,11 @@ def spool_rows(
 def _case_of(row: RawTest, reader: ItemReader, rules: RowRules) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
-    if is_data and _is_refused(value, loc, problems, rules):
-        return None
-    return reader.read(value, loc, problems, marked=marked)
+    before = problems.count
+    for inner, message in forbidden_parts(value, rules) if is_data else ():
+        label = f"'{value['id']}'" if isinstance(value.get("id"), str) else ""
+        problems.add((*loc, *inner), message, label=label)
+    return reader.read(value, loc, problems, marked=marked) if problems.count == before else None
 
 
 def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:
@@ -588,14 +590,3 @@ def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, n
         spool.append(case)
     except (TypeError, RecursionError) as error:
         problems.add(loc, f"{noun} '{case.id}' holds a value that JSON cannot: {error}")
-
-
-def _is_refused(value: Any, loc: Loc, problems: Problems, rules: RowRules) -> bool:
-    """Note what a row of data may not hold; return whether there is anything."""
-    refused = False
-    for inner, message in forbidden_parts(value, rules):
-        case_id = value.get("id")
-        label = f"'{case_id}'" if isinstance(case_id, str) else ""
-        problems.add((*loc, *inner), message, label=label)
-        refused = True
-    return refused

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
@@ -256,7 +255,6 @@ class Targets:
         self._variables = variables
         self._folder = folder
         self._entries: dict[str, _TargetEntry] = {}
-        self._models: tuple[str, ...] | None = None
         self._definitions: dict[str, _Definition | None] = {}
         # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
@@ -342,28 +340,6 @@ class Targets:
             self.use(grader, (*entry.loc, "grader_target"), entry.problems)
         if entry.problems.count == before:
             self.sound.add(name)
-
-    def use_models(self) -> tuple[str, ...]:
-        """Use the models that can be used as they stand, and return their names.
-
-        Nothing is noted, not of those that cannot either: nothing is known to ask one of them.
-        """
-        if self._models is None:
-            self._models = tuple(filter(self._is_sound_model, self._entries))
-            noted = list(self._noted)
-            for name in self._models:
-                self.use(name, self._entries[name].loc, self._entries[name].problems)
-            self._noted = noted
-        return self._models
-
-    def _is_sound_model(self, name: str) -> bool:
-        trial, silent = copy(self), Problems("", lambda _: None)
-        trial.used, trial.sound, trial._definitions, trial._noted = {}, set(), {}, []
-        trial._entries = {
-            key: entry._replace(problems=silent) for key, entry in self._entries.items()
-        }
-        trial.use(name, (), silent)
-        return not silent.count and trial.used[name].kind in MODEL_KINDS
 
     def _note_unknown(self, name: str, loc: Loc, problems: Problems) -> None:
         if self.complete and self._entries:

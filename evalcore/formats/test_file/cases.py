@@ -28,7 +28,6 @@ from evalcore.formats.section import UniqueIds
 from evalcore.formats.targets import Targets
 from evalcore.formats.test_file.shapes import (
     GRADERS,
-    TestAlias,
     TestExecution,
     TestShape,
     TurnShape,
@@ -318,13 +317,10 @@ class TestReader:
         """Return the validated test with the aliases resolved."""
         checked: Any
         try:
-            if type(raw) is not dict or "assert" in raw or "evaluators" in raw:
-                checked = adapter(TestAlias).validate_python(raw)
-            else:
-                checked = adapter(TestShape).validate_python(raw)
+            checked = adapter(TestShape).validate_python(raw)
         except ValidationError as error:
             case_id = raw.get("id") if isinstance(raw, dict) else None
-            problems.add_invalid(error, raw, TestAlias, loc, label=_label(case_id))
+            problems.add_invalid(error, raw, TestShape, loc, label=_label(case_id))
             self.ids.note(case_id, loc, problems)
             self._note_assertions(raw, loc, problems)
             return None

@@ -10,8 +10,8 @@ from typing_extensions import TypedDict
 from evalcore.checks.criteria import Criteria
 from evalcore.formats.section import OPEN, STRICT, EvalcoreSection, MetricsShape
 from evalcore.formats.targets import TargetShape
-from evalcore.formats.workspaces import TargetHooksShape, WorkspaceValue
-from evalcore.shapes import Count, IterationCount, Share, Text, Weight, text_or_mapping
+from evalcore.formats.workspaces import WorkspaceValue
+from evalcore.shapes import Count, IterationCount, Share, Text, Weight
 
 
 @with_config(OPEN)
@@ -79,26 +79,11 @@ class Trials(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class TargetReference(TypedDict, total=False):
-    """A target that answers, with hooks of its own; `use_target` names it as another one."""
-
-    name: Required[Text]
-    use_target: Text
-    hooks: TargetHooksShape
-
-
-TargetEntry = Annotated[
-    Annotated[Text, Tag("<text>")] | Annotated[TargetReference, Tag("<mapping>")],
-    Discriminator(text_or_mapping),
-]
-
-
-@with_config(STRICT)
 class SuiteExecution(TypedDict, total=False):
     """How the suite runs."""
 
     target: Text
-    targets: Annotated[list[TargetEntry], Field(min_length=1)]
+    targets: Annotated[list[Text], Field(min_length=1)]
     workers: Count
     threshold: Share
     skip_defaults: bool
@@ -135,23 +120,18 @@ class TestFixture(TypedDict, total=False):
     tool_calls: list[dict[str, Any]]
 
 
+# `assert` is a keyword of Python.
 _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
 
 
 @with_config(STRICT)
-class TurnShape(TypedDict, total=False):
+class TurnShape(_SuiteAlias, total=False):
     """A turn of a conversation: what is asked, and what its answer is graded by."""
 
     input: Required[TurnInput]
     expected_output: Any
     assertions: list[Any]
-    # `assert` stands in `TurnAlias`.
     evaluators: list[Any]
-
-
-@with_config(STRICT)
-class TurnAlias(TurnShape, _SuiteAlias, total=False):
-    """A turn, `assert` allowed for `assertions`."""
 
 
 # What AgentV once took for the grader of tests without assertions; it is the default.
@@ -159,7 +139,7 @@ DefaultGrader = Literal["llm-grader", "llm_grader", "llm-judge", "llm_judge"]
 
 
 @with_config(STRICT)
-class TestShape(TypedDict, total=False):
+class TestShape(_SuiteAlias, total=False):
     """One test: a message, what a good answer does, and assertions."""
 
     id: Required[Text]
@@ -176,24 +156,17 @@ class TestShape(TypedDict, total=False):
     metadata: dict[str, Any]
     rubrics: Criteria
     assertions: list[Any]
-    # `assert` stands in `TestAlias`: it is a keyword of Python.
+    evaluators: list[Any]
     conversation: bool
     conversation_id: str
     mode: Literal["conversation"]
-    turns: Annotated[list[TurnAlias], Field(min_length=1)]
+    turns: Annotated[list[TurnShape], Field(min_length=1)]
     aggregation: Literal["mean", "min", "max"]
     on_turn_failure: Literal["continue", "stop"]
     window_size: Count
     tags: list[str]
     fixtures: TestFixture
     evaluator: DefaultGrader
-
-
-@with_config(STRICT)
-class TestAlias(TestShape, _SuiteAlias, total=False):
-    """A test, `assert` and the older `evaluators` allowed for `assertions`."""
-
-    evaluators: list[Any]
 
 
 @with_config(STRICT)
@@ -224,7 +197,7 @@ class TestSuite(_SuiteAlias, total=False):
     evalcore: EvalcoreSection
 
 
-TestItems = Annotated[list[TestAlias | str], Field(min_length=1)] | str
+TestItems = Annotated[list[TestShape | str], Field(min_length=1)] | str
 
 
 @with_config(STRICT)

@@ -102,26 +102,6 @@ targets:
 """
 
 
-@pytest.mark.parametrize(
-    ("access", "names"),
-    [
-        ("{max_calls: 2}", ["grader", "second", "same"]),
-        ("true", ["grader", "second", "same"]),
-        ("{targets: [second]}", ["second"]),
-        ("{targets: []}", []),
-    ],
-)
-def test_a_program_may_ask_the_models_that_could_be_used_if_it_names_none(
-    tmp_path: Path, access: str, names: list[str]
-) -> None:
-    write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS})
-    grader = f"{{type: code-grader, command: [x], target: {access}}}"
-    suite = load_text(tmp_path, f"tests: [{{id: a, input: b, assertions: [{grader}]}}]")
-    (case,) = suite.cases
-    assert case.assertions[0].params.get("targets", []) == names
-    assert set(suite.definition.targets) == {"default", "grader", *names}
-
-
 def test_a_model_that_a_program_may_ask_adds_no_warning(tmp_path: Path) -> None:
     write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS.replace("grader,", "judge,")})
     grader = "{type: code-grader, command: [x], target: true}"

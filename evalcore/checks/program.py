@@ -482,7 +482,7 @@ def _access(target: Any, reader: Reader) -> dict[str, Any]:
         return {}
     written = {} if target is True else target
     reader.use_judges(written.get("targets", []), "target", "targets")
-    models = written["targets"] if "targets" in written else reader.use_models()
+    models = written.get("targets", [])
     # The judge is called so.
     names = [name for name in models if name != "default"]
     named = {"targets": names} if names else {}

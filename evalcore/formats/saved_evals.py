@@ -19,7 +19,6 @@ from evalcore.checks.saved_eval import (
     Handle,
 )
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions import condition_check
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import GraderReader, Graders
@@ -40,6 +39,7 @@ from evalcore.formats.section import (
     check_required_cases,
     suite_name,
 )
+from evalcore.formats.single_assertions import condition_check
 from evalcore.formats.warnings import CaseWarnings, examine_condition
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion

@@ -22,7 +22,7 @@ from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
 from evalcore.model.tolerance import reaches
 from evalcore.problems import Problems
-from evalcore.shapes import Declared, Measure, OrAbsent, Text, Weight, adapter
+from evalcore.shapes import Declared, Measure, OrAbsent, Text, Weight, adapter, snake_case
 from evalcore.wording import did_you_mean, known_names
 
 _Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -208,7 +208,8 @@ def unread_keys(raw: Any) -> Iterator[str]:
     runs = (question, *question.history)
     results = [result for run in runs for variant in run.variants for result in variant.cases]
     for where, parts in (("a result's", results), ("thresholds'", [question.thresholds])):
-        for key in dict.fromkeys(key for part in parts for key in part.model_extra or ()):
+        unread = (snake_case(key) for part in parts for key in part.model_extra or ())
+        for key in dict.fromkeys(unread):
             names = type(parts[0]).model_fields
             hint = did_you_mean(key, names) or f" {known_names(names)}"
             yield f"{where} '{key}' is not read.{hint}"

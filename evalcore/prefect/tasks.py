@@ -106,7 +106,9 @@ class _Threads:
     """Prefect's threads, in this process."""
 
     processes, slots = 1, MOST_THREADS
+    # What ends a task whose process died, and what one for which there was no process.
     deaths: tuple[type[BaseException], ...] = ()
+    absent: type[BaseException] | tuple[()] = ()
     # Of the run that is executed.
     _key: Key | None = None
 
@@ -132,20 +134,25 @@ class _Dask(_Threads):
         import dask
         from distributed import LocalCluster
         from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker
+        from distributed.scheduler import KilledWorker, NoWorkerError
         from prefect_dask import DaskTaskRunner
 
-        self.deaths = (KilledWorker, FutureCancelledError)
+        self.deaths = (KilledWorker, FutureCancelledError, NoWorkerError)
+        self.absent = NoWorkerError
         with ExitStack() as stack:
             if address:
-                timeout = {"timeout": _CONNECT_S}
-                runner = DaskTaskRunner(address=address, client_kwargs=timeout)
+                runner = DaskTaskRunner(address=address, client_kwargs={"timeout": _CONNECT_S})
             else:
                 # A task that is cancelled, a worker that is lost are no news.
                 logging.getLogger("distributed").setLevel(logging.CRITICAL)
                 self.processes = min(wanted or usable_cores(), most)
-                # A daemon of `multiprocessing` may have no children.
-                stack.enter_context(dask.config.set({"distributed.worker.daemon": False}))
+                # A daemon of `multiprocessing` may have no children. Without the timeout a task
+                # waits for ever once all workers have died while they began again.
+                settings = {
+                    "distributed.worker.daemon": False,
+                    "distributed.scheduler.no-workers-timeout": "60 s",
+                }
+                stack.enter_context(dask.config.set(settings))
                 cluster = LocalCluster(
                     n_workers=self.processes,
                     threads_per_worker=MOST_THREADS,
@@ -393,7 +400,8 @@ class TasksExecutor:
                     outcome = outcome_of(shard, done.result())
                 except self._runner.deaths as lost:
                     reason = f"an exit code that nobody tells ({type(lost).__name__})"
-                    ended.set_exception(ProcessDiedError(reason))
+                    begun = not isinstance(lost, self._runner.absent)
+                    ended.set_exception(ProcessDiedError(reason, was_ready=begun))
                 except CancelledError:
                     ended.set_result(Stopped(shard))
                 except BaseException as error:  # noqa: BLE001 - raised by the shard's future

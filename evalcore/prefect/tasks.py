@@ -41,8 +41,6 @@ from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
 _HOST: Final = "127.0.0.1"
-_CONNECT_S: Final = 10.0
-_START_S: Final = 180.0
 _END_S: Final = 2.0
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
@@ -141,7 +139,7 @@ class _Dask(_Threads):
         self.absent = NoWorkerError
         with ExitStack() as stack:
             if address:
-                runner = DaskTaskRunner(address=address, client_kwargs={"timeout": _CONNECT_S})
+                runner = DaskTaskRunner(address=address, client_kwargs={"timeout": 10.0})
             else:
                 # A task that is cancelled, a worker that is lost are no news.
                 logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -234,7 +232,7 @@ class _Ray(_Threads):
                 num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
             )
             self._actors = [kind.remote() for _ in range(count)]
-            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=_START_S)
+            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=180.0)
             self._stack = stack.pop_all()
         self._loads = [0] * count
 

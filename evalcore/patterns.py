@@ -150,6 +150,8 @@ def compile_pattern(text: str, flags: str = "", dialect: str = PYTHON) -> Patter
 
     Raises `PatternError` where the dialect does not allow the pattern or a flag.
     """
+    if dialect not in _ATOMS:
+        raise _invalid(text, f"unknown dialect {dialect!r} (valid are {', '.join(_ATOMS)})")
     known = ECMASCRIPT_FLAGS if dialect == ECMASCRIPT else PYTHON_FLAGS
     for index, flag in enumerate(flags):
         if flag not in known:

@@ -271,14 +271,8 @@ class Reader(Protocol):
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
 
-    def installed_version(self, packages: Iterable[str]) -> str | None:
-        """Return the version of the first of these npm packages that is installed for the suite."""
-
     def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
         """Take these targets as judges, and the suite's; note names that no target has."""
-
-    def use_models(self) -> tuple[str, ...]:
-        """Take every model of the suite's targets that can be used, and return their names."""
 
     def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
         """Return the assertions of a list at `loc`; those that are wrong are noted."""

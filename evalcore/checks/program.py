@@ -507,8 +507,6 @@ class CodeGrader(Check):
         if "threshold" in written:  # AgentV's graders read it there
             fields["config"] = {"threshold": written["threshold"], **(fields.get("config") or {})}
         fields |= _access(written.get("target"), reader)
-        if fields.get("output_as", _output_as(reader)) == "messages":
-            fields["output_as"] = "messages"
         return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
@@ -535,24 +533,11 @@ def _access(target: Any, reader: Reader) -> dict[str, Any]:
         return {}
     written = {} if target is True else target
     reader.use_judges(written.get("targets", []), "target", "targets")
-    models = written["targets"] if "targets" in written else reader.use_models()
+    models = written.get("targets", [])
     # The judge is called so.
     names = [name for name in models if name != "default"]
     named = {"targets": names} if names else {}
     return {"max_calls": written.get("max_calls", MAX_CALLS), **named}
-
-
-def _output_as(reader: Reader) -> OutputAs:
-    """Return how the SDK that is installed for the suite reads `output`."""
-    version = reader.installed_version(_SDKS)
-    numbers = [] if version is None else re.findall(r"\d+", version)[:2]
-    before = len(numbers) == 2 and (int(numbers[0]), int(numbers[1])) < _OUTPUT_IS_TEXT
-    return "messages" if before else "text"
-
-
-# Since v4.38 of AgentV `output` is the answer's text; before, it was the answer's messages.
-_OUTPUT_IS_TEXT: Final = (4, 38)
-_SDKS: Final = ("@agentv/eval", "@agentv/sdk", "agentv")
 
 
 class ModelAccess(TypedDict, total=False):

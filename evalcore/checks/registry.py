@@ -45,17 +45,22 @@ class Word(NamedTuple):
     reads: str | None = None
 
 
-class CheckRow(NamedTuple):
+class CheckRow:
     """Where a check stands, and how files write it; its module is imported on first use.
 
     `is_async`: it has to be awaited. `is_heavy`: it takes a while although it waits for nothing.
     """
 
-    module: str
-    name: str
-    words: tuple[Word, ...] = ()
-    is_async: bool = False
-    is_heavy: bool = False
+    def __init__(
+        self,
+        module: str,
+        name: str,
+        *words: Word,
+        is_async: bool = False,
+        is_heavy: bool = False,
+    ) -> None:
+        self.module, self.name, self.words = module, name, words
+        self.is_async, self.is_heavy = is_async, is_heavy
 
 
 # A `config` whose keys the reading function knows.
@@ -78,203 +83,172 @@ _JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
 
 CHECKS: Final[Mapping[str, CheckRow]] = {
     "contains": CheckRow(
-        "text",
-        "Contains",
-        (Word(_W | _T, "contains", _NO_FOLD), Word(_W | _T, "icontains", _FOLD)),
+        "text", "Contains", Word(_W | _T, "contains", _NO_FOLD), Word(_W | _T, "icontains", _FOLD)
     ),
     "contains-any": CheckRow(
         "text",
         "ContainsAny",
-        (
-            Word(_W | _T, "contains-any", _NO_FOLD, _VALUES),
-            Word(_W | _T, "icontains-any", _FOLD, _VALUES),
-        ),
+        Word(_W | _T, "contains-any", _NO_FOLD, _VALUES),
+        Word(_W | _T, "icontains-any", _FOLD, _VALUES),
     ),
     "contains-all": CheckRow(
         "text",
         "ContainsAll",
-        (
-            Word(_W | _T, "contains-all", _NO_FOLD, _VALUES),
-            Word(_W | _T, "icontains-all", _FOLD, _VALUES),
-        ),
+        Word(_W | _T, "contains-all", _NO_FOLD, _VALUES),
+        Word(_W | _T, "icontains-all", _FOLD, _VALUES),
     ),
     "starts-with": CheckRow(
-        "text",
-        "StartsWith",
-        (Word(_W, "starts-with", _AS_IT_IS), Word(_T, "starts-with", _TRIMMED)),
+        "text", "StartsWith", Word(_W, "starts-with", _AS_IT_IS), Word(_T, "starts-with", _TRIMMED)
     ),
     "ends-with": CheckRow(
-        "text",
-        "EndsWith",
-        (Word(_W, "ends-with", _AS_IT_IS), Word(_T, "ends-with", _TRIMMED)),
+        "text", "EndsWith", Word(_W, "ends-with", _AS_IT_IS), Word(_T, "ends-with", _TRIMMED)
     ),
     "equals": CheckRow(
         "text",
         "Equals",
-        (
-            Word(_W, "equals", {}, {}, ("mode",), keys_type="EqualsKeys", reads="read"),
-            Word(_T, "equals", _TRIMMED),
-        ),
+        Word(_W, "equals", {}, {}, ("mode",), keys_type="EqualsKeys", reads="read"),
+        Word(_T, "equals", _TRIMMED),
     ),
     "word-count": CheckRow(
         "text",
         "WordCount",
-        (Word(_W, "word-count", keys={}, keys_type="WordCountKeys", reads="read"),),
+        Word(_W, "word-count", keys={}, keys_type="WordCountKeys", reads="read"),
     ),
     "regex": CheckRow(
         "text",
         "Regex",
-        (
-            Word(_W, "regex", _PYTHON, _PATTERN, config=("flags",)),
-            Word(_T, "regex", _ECMASCRIPT, {**_PATTERN, "flags": "flags"}),
-        ),
+        Word(_W, "regex", _PYTHON, _PATTERN, config=("flags", "dialect")),
+        Word(_T, "regex", _ECMASCRIPT, {**_PATTERN, "flags": "flags"}),
     ),
     "is-json": CheckRow(
         "json",
         "IsJson",
-        (Word(_W, "is-json", keys={"value": "schema"}), Word(_T, "is-json", keys={})),
+        Word(_W, "is-json", keys={"value": "schema"}),
+        Word(_T, "is-json", keys={}),
     ),
     "contains-json": CheckRow(
-        "json", "ContainsJson", (Word(_W, "contains-json", keys={"value": "schema"}),)
+        "json", "ContainsJson", Word(_W, "contains-json", keys={"value": "schema"})
     ),
     "equals-json": CheckRow("json", "EqualsJson"),
-    "levenshtein": CheckRow("similarity", "Levenshtein", (Word(_W, "levenshtein"),), is_heavy=True),
-    "bleu": CheckRow("similarity", "Bleu", (Word(_W, "bleu"),), is_heavy=True),
-    "rouge-n": CheckRow("similarity", "RougeN", (Word(_W, "rouge-n"),), is_heavy=True),
+    "levenshtein": CheckRow("similarity", "Levenshtein", Word(_W, "levenshtein"), is_heavy=True),
+    "bleu": CheckRow("similarity", "Bleu", Word(_W, "bleu"), is_heavy=True),
+    "rouge-n": CheckRow("similarity", "RougeN", Word(_W, "rouge-n"), is_heavy=True),
     "cost": CheckRow(
         "measures",
         "Cost",
-        (
-            Word(_W, "cost"),
-            Word(_T, "cost", keys={"threshold": "threshold", "budget": "threshold"}),
-            Word(_S, "metric.total_cost_usd.max", keys=_VALUE_AS_MAXIMUM),
-        ),
+        Word(_W, "cost"),
+        Word(_T, "cost", keys={"threshold": "threshold", "budget": "threshold"}),
+        Word(_S, "metric.total_cost_usd.max", keys=_VALUE_AS_MAXIMUM),
     ),
     "latency": CheckRow(
         "measures",
         "Latency",
-        (Word(_W | _T, "latency"), Word(_S, "metric.latency_ms.max", keys=_VALUE_AS_MAXIMUM)),
+        Word(_W | _T, "latency"),
+        Word(_S, "metric.latency_ms.max", keys=_VALUE_AS_MAXIMUM),
     ),
-    "tokens": CheckRow("measures", "TotalTokens", (Word(_W, "tokens"),)),
+    "tokens": CheckRow("measures", "TotalTokens", Word(_W, "tokens")),
     "input-tokens": CheckRow(
-        "measures", "InputTokens", (Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM),)
+        "measures", "InputTokens", Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM)
     ),
     "output-tokens": CheckRow(
-        "measures", "OutputTokens", (Word(_S, "metric.tokens.output.max", keys=_VALUE_AS_MAXIMUM),)
+        "measures", "OutputTokens", Word(_S, "metric.tokens.output.max", keys=_VALUE_AS_MAXIMUM)
     ),
     "token-maxima": CheckRow(
         "measures",
         "TokenMaxima",
-        (
-            Word(
-                _T,
-                "token-usage",
-                keys={
-                    "threshold": "max_total",
-                    "max_total": "max_total",
-                    "max_input": "max_input",
-                    "max_output": "max_output",
-                },
-                reads="read",
-            ),
+        Word(
+            _T,
+            "token-usage",
+            keys={
+                "threshold": "max_total",
+                "max_total": "max_total",
+                "max_input": "max_input",
+                "max_output": "max_output",
+            },
+            reads="read",
         ),
     ),
     "output-contains": CheckRow(
-        "paths", "OutputContains", (Word(_S, "output.contains", keys=_PATH_AND_VALUE),)
+        "paths", "OutputContains", Word(_S, "output.contains", keys=_PATH_AND_VALUE)
     ),
     "output-equals": CheckRow(
-        "paths", "OutputEquals", (Word(_S, "output.equals", keys=_PATH_AND_VALUE),)
+        "paths", "OutputEquals", Word(_S, "output.equals", keys=_PATH_AND_VALUE)
     ),
     "output-matches": CheckRow(
         "paths",
         "OutputMatches",
-        (
-            Word(
-                _S,
-                "output.matches",
-                _PYTHON,
-                {"path": "path", "value": "pattern", "pattern": "pattern", "flags": "flags"},
-            ),
+        Word(
+            _S,
+            "output.matches",
+            _PYTHON,
+            {"path": "path", "value": "pattern", "pattern": "pattern", "flags": "flags"},
         ),
     ),
     "at-path": CheckRow("paths", "AtPath"),
     "at-path-later": CheckRow("paths", "AtPath", is_async=True),
-    "no-errors": CheckRow("paths", "NoErrors", (Word(_S, "behavior.no_errors"),)),
-    "node-executed": CheckRow("paths", "NodeExecuted", (Word(_S, "behavior.node_executed"),)),
+    "no-errors": CheckRow("paths", "NoErrors", Word(_S, "behavior.no_errors")),
+    "node-executed": CheckRow("paths", "NodeExecuted", Word(_S, "behavior.node_executed")),
     "node-invocations": CheckRow(
         "paths",
         "NodeInvocations",
-        (Word(_S, "behavior.node_invocations.max", keys={"node_id": "node_id", "value": "max"}),),
+        Word(_S, "behavior.node_invocations.max", keys={"node_id": "node_id", "value": "max"}),
     ),
     "llm-grader": CheckRow(
         "judged",
         "LlmGrader",
-        (
-            Word(_T, "llm-grader", keys=_JUDGED, keys_type="LlmGraderKeys", reads="read"),
-            Word(_W, "llm_judge", keys={}, config=ANY, reads="read_judge"),
-            Word(_S, "llm_judge", keys=_THRESHOLD, keys_type="SuiteJudgeKeys", reads="read_judge"),
-        ),
+        Word(_T, "llm-grader", keys=_JUDGED, keys_type="LlmGraderKeys", reads="read"),
+        Word(_W, "llm_judge", keys={}, config=ANY, reads="read_judge"),
+        Word(_S, "llm_judge", keys=_THRESHOLD, keys_type="SuiteJudgeKeys", reads="read_judge"),
         is_async=True,
     ),
     "rubrics": CheckRow(
         "judged",
         "Rubrics",
-        (Word(_T, "rubrics", keys=_JUDGED, keys_type="RubricsKeys", reads="read"),),
+        Word(_T, "rubrics", keys=_JUDGED, keys_type="RubricsKeys", reads="read"),
         is_async=True,
     ),
     "code-grader": CheckRow(
         "program",
         "CodeGrader",
-        (
-            Word(
-                _T,
-                "code-grader",
-                keys={name: name for name in _GRADER_FIELDS},
-                keys_type="CodeGraderKeys",
-                reads="read",
-            ),
+        Word(
+            _T,
+            "code-grader",
+            keys={name: name for name in _GRADER_FIELDS},
+            keys_type="CodeGraderKeys",
+            reads="read",
         ),
         is_async=True,
     ),
     "composite": CheckRow(
         "composite",
         "Composite",
-        (Word(_T, "composite", keys=_THRESHOLD, keys_type="CompositeKeys", reads="read"),),
+        Word(_T, "composite", keys=_THRESHOLD, keys_type="CompositeKeys", reads="read"),
         is_async=True,
     ),
     "tool-trajectory": CheckRow(
         "tools",
         "ToolTrajectory",
-        (Word(_T, "tool-trajectory", keys_type="TrajectoryKeys", reads="read"),),
+        Word(_T, "tool-trajectory", keys_type="TrajectoryKeys", reads="read"),
     ),
-    "skill-trigger": CheckRow("tools", "SkillTrigger", (Word(_T, "skill-trigger"),)),
+    "skill-trigger": CheckRow("tools", "SkillTrigger", Word(_T, "skill-trigger")),
     "field-accuracy": CheckRow(
-        "fields",
-        "FieldAccuracy",
-        (Word(_T, "field-accuracy", reads="read"),),
-        is_heavy=True,
+        "fields", "FieldAccuracy", Word(_T, "field-accuracy", reads="read"), is_heavy=True
     ),
     "execution-metrics": CheckRow(
-        "measures",
-        "ExecutionMetrics",
-        (Word(_T, "execution-metrics", reads="read"),),
+        "measures", "ExecutionMetrics", Word(_T, "execution-metrics", reads="read")
     ),
     "similar": CheckRow(
         "similarity",
         "Similar",
-        (
-            Word(_T, "similar", keys={}, keys_type="SimilarKeys", reads="read"),
-            Word(_W, "similar", {}, {}, ANY, keys_type="SimilarValue", reads="read_config"),
-        ),
+        Word(_T, "similar", keys={}, keys_type="SimilarKeys", reads="read"),
+        Word(_W, "similar", {}, {}, ANY, keys_type="SimilarValue", reads="read_config"),
         is_async=True,
     ),
     "human": CheckRow(
         "human",
         "Human",
-        (
-            Word(_W | _T, "human", keys={}, keys_type="HumanKeys", reads="read"),
-            Word(_S, "human", keys={}, keys_type="SuiteHumanKeys", reads="read"),
-        ),
+        Word(_W | _T, "human", keys={}, keys_type="HumanKeys", reads="read"),
+        Word(_S, "human", keys={}, keys_type="SuiteHumanKeys", reads="read"),
     ),
     "script-score": CheckRow("measures", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
@@ -283,10 +257,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "python": CheckRow(
         "python",
         "Python",
-        (
-            Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),
-            Word(_S, "python", keys_type="SuitePythonKeys", reads="read_suite"),
-        ),
+        Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),
+        Word(_S, "python", keys_type="SuitePythonKeys", reads="read_suite"),
         is_async=True,
     ),
 }

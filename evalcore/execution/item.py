@@ -39,7 +39,6 @@ from evalcore.model.suite import (
     Format,
     SuiteDefinition,
     TruncatedPolicy,
-    with_target_hooks,
 )
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
@@ -287,10 +286,8 @@ class ItemRunner:
         self._skip_if_the_run_has_ended(running)
         if workspaces is None:
             raise TargetError("workspace", "no workspaces are prepared here")
-        case = item.case
-        raw = with_target_hooks(case.workspace or {}, item.variant.hooks)
-        label = f"{item.number}-{case.id}"
-        async with workspaces().entered(case._replace(workspace=raw), label) as workspace:
+        label = f"{item.number}-{item.case.id}"
+        async with workspaces().entered(item.case, label) as workspace:
             running.workspace, running.started_us = workspace, wall_clock_us()
             finished = await self._graded(running)
             if finished.status is State.ERROR:

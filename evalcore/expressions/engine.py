@@ -650,8 +650,7 @@ class _Policy(RestrictingNodeTransformer):
         name = function.attr if isinstance(function, ast.Attribute) else ""
         if isinstance(function, ast.Name):
             self.check_name(function, name := function.id)
-        changes = name in _CHANGING and not self._comprehensions
-        self.is_bounded &= name in _LINEAR or changes
+        self.is_bounded &= name in _LINEAR
         self.walks |= name == "join"
         if isinstance(function, ast.Attribute):
             if name.startswith("_"):

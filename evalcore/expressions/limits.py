@@ -92,7 +92,7 @@ def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
             is_little = sum(map(size_of, used.values())) <= most
         if most and is_little:
             with suppress(UnboundedError):
-                return _restored(_evaluated_here(code, used), objects)
+                return _restored(evaluate(code, used), objects)
     except (LimitError, TypeError) as error:
         raise failure_of(error, f"${{{code.source.strip()}}}") from None
     from evalcore.isolation.pool import Job
@@ -108,21 +108,6 @@ def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
     value, changed = _taken(answer, source, objects)
     for name, new in changed.items():
         _replace(scope[name], new)
-    return value
-
-
-def _evaluated_here(code: Code, used: Mapping[str, Any]) -> Any:
-    if not code.changes:
-        return evaluate(code, used)
-    kept = [(each, each.copy()) for each in used.values() if type(each) in (list, dict, set)]
-    try:
-        value = evaluate(code, used)
-        for changed, _ in kept:
-            size_of(changed)
-    except Exception:  # what was changed is put back, and the error raised again
-        for changed, before in kept:
-            _replace(changed, before)
-        raise
     return value
 
 

@@ -24,6 +24,7 @@ from evalcore.formats.documents import Document, Renames, as_json, parse_documen
 from evalcore.formats.graders import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
+    GraderReader,
     Graders,
     ProgramAssertion,
     find_plugin,
@@ -286,7 +287,7 @@ class AssertionReader:
                 fields = written = kind.without_absent(written)
                 _check_config(kind, written.get("config") or {}, loc, problems)
             try:
-                reader = self._graders.at(loc, problems, self.read_members)
+                reader = GraderReader(self._graders, loc, problems, self.read_members)
                 check, params = kind.read(fields, reader)
                 of_test = kind.dialect is _TEST and "required" not in kind.own_keys
                 required = _required_score(written) if of_test else kind.required_score(written)

@@ -22,7 +22,7 @@ from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions import condition_check
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
-from evalcore.formats.graders import Graders
+from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.section import (
@@ -221,7 +221,7 @@ def use_graders(conditions: Collection[Condition], graders: Graders, problems: P
     if any(condition.asks_judge for condition in conditions):
         graders.use(None, ("evals",), problems)
     if any(condition.asks_embeddings for condition in conditions):
-        graders.embedding({}, ("evals",), problems)
+        GraderReader(graders, ("evals",), problems).embedding({})
 
 
 def eval_case(saved: FileEval, identity: str, questions: tuple[Assertion, ...] = ()) -> Case:

@@ -179,23 +179,18 @@ class EvalcoreSection(TypedDict, total=False):
 
 
 class UniqueIds:
-    """Remembers where each id stands first, and notes every further one.
-
-    Of an id whose line costs nothing only the line is kept: a suite may have a million.
-    """
+    """Remembers where each id stands first, and notes every further one."""
 
     def __init__(self, message: str, key: str = "id") -> None:
         """Take the message of a duplicate, `{}` standing for the id, and the key of the ids."""
         self._message = message
         self._key = key
-        self._first_file: Problems | None = None
-        # The line or the path of each id; with its collector if that is not the first one.
-        self._positions: dict[str, Any] = {}
+        self._first: dict[str, tuple[Problems, Any]] = {}
 
     @property
     def names(self) -> Collection[str]:
         """The ids so far."""
-        return self._positions.keys()
+        return self._first.keys()
 
     def note(self, name: object, loc: Loc, problems: Problems, *, key: str | None = None) -> None:
         """Remember the id of what stands at `loc`; note it if another has it.
@@ -205,22 +200,16 @@ class UniqueIds:
         """
         if not isinstance(name, str) or not name:
             return
-        if name in self._positions:
-            message = self._message.format(name) + self._first_place(name, problems)
-            problems.add((*loc, key or self._key), message)
-            return
-        position: Any = problems.locate(loc) if problems.cheap else (*loc, key or self._key)
-        if problems is not self._first_file:
-            self._first_file = self._first_file or problems
-            position = (problems, position)
-        self._positions[name] = position
+        path = (*loc, key or self._key)
+        if name in self._first:
+            problems.add(path, self._message.format(name) + self._first_place(name, problems))
+        else:
+            # The line of a row is known now only.
+            self._first[name] = problems, problems.locate(loc) if problems.cheap else path
 
     def _first_place(self, name: str, problems: Problems) -> str:
         """Return ` (first at line 3 of other.yaml)`, as far as it is known."""
-        position = self._positions[name]
-        foreign = isinstance(position, tuple) and position[:1] and isinstance(position[0], Problems)
-        collector: Any
-        collector, position = position if foreign else (self._first_file, position)
+        collector, position = self._first[name]
         line = position if collector.cheap else collector.locate(position)
         other = "" if collector.file == problems.file else f" of {collector.file}"
         return f" (first at line {line}{other})" if line else other and f" (first{other})"

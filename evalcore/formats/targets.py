@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from copy import copy
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
@@ -69,37 +68,29 @@ _NO_EFFECT: Final = (
 )
 
 
-class TranslatedTarget(NamedTuple):
-    """An entry in our words, and the keys in it that have no effect here."""
-
-    raw: Mapping[str, Any]
-    without_effect: tuple[str, ...] = ()
-
-
-def translated(raw: Mapping[str, Any]) -> TranslatedTarget:
+def translated(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an entry of `targets:` with AgentV's names replaced by ours.
 
-    `azure`, `gemini` and `openrouter` are `openai` at their address. An entry that has none of
-    AgentV's names is returned as it is.
+    `azure`, `gemini` and `openrouter` are `openai` at their address. Keys without effect here are
+    left out. An entry that has none of AgentV's names is returned as it is.
     """
     if "judge_target" in raw and "grader_target" not in raw:
         raw = _renamed(raw, {"judge_target": "grader_target"})
     provider = raw.get("provider")
     if provider not in _MODELS and "use_target" not in raw:
-        return TranslatedTarget(raw)
-    without_effect = tuple(key for key in raw if _NAMES.get(key, key) in _NO_EFFECT)
-    entry = {key: value for key, value in raw.items() if key not in without_effect}
+        return raw
+    entry = {key: value for key, value in raw.items() if _NAMES.get(key, key) not in _NO_EFFECT}
     entry = _renamed(entry, {old: new for old, new in _NAMES.items() if new not in entry})
     address = _ADDRESSES.get(str(provider))
     if address is None:
-        return TranslatedTarget(entry, without_effect)
+        return entry
     entry["provider"] = "openai"
     endpoint = entry.get("base_url")
     if "{endpoint}" not in address:
         entry.setdefault("base_url", address)
     elif isinstance(endpoint, str) and "/openai/" not in endpoint:
         entry["base_url"] = address.replace("{endpoint}", endpoint.rstrip("/"))
-    return TranslatedTarget(entry, without_effect)
+    return entry
 
 
 def own_name(key: str | int) -> str | int:
@@ -256,7 +247,6 @@ class Targets:
         self._variables = variables
         self._folder = folder
         self._entries: dict[str, _TargetEntry] = {}
-        self._models: tuple[str, ...] | None = None
         self._definitions: dict[str, _Definition | None] = {}
         # A name may be defined in what cannot be read: it is not reported as unknown then.
         self.complete = True
@@ -343,28 +333,6 @@ class Targets:
         if entry.problems.count == before:
             self.sound.add(name)
 
-    def use_models(self) -> tuple[str, ...]:
-        """Use the models that can be used as they stand, and return their names.
-
-        Nothing is noted, not of those that cannot either: nothing is known to ask one of them.
-        """
-        if self._models is None:
-            self._models = tuple(filter(self._is_sound_model, self._entries))
-            noted = list(self._noted)
-            for name in self._models:
-                self.use(name, self._entries[name].loc, self._entries[name].problems)
-            self._noted = noted
-        return self._models
-
-    def _is_sound_model(self, name: str) -> bool:
-        trial, silent = copy(self), Problems("", lambda _: None)
-        trial.used, trial.sound, trial._definitions, trial._noted = {}, set(), {}, []
-        trial._entries = {
-            key: entry._replace(problems=silent) for key, entry in self._entries.items()
-        }
-        trial.use(name, (), silent)
-        return not silent.count and trial.used[name].kind in MODEL_KINDS
-
     def _note_unknown(self, name: str, loc: Loc, problems: Problems) -> None:
         if self.complete and self._entries:
             problems.add(loc, f"unknown target '{name}'.{suggest(name, self._entries)}")
@@ -391,10 +359,7 @@ class Targets:
                 return is_secret_path([*path[len(loc) : -1], own_name(path[-1])])
 
             raw = interpolate(raw, self._variables, loc, problems, is_secret)
-        raw, without_effect = translated(raw)
-        self._noted.extend(
-            f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
-        )
+        raw = translated(raw)
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not has_sound_common(name, options, loc, problems):
             return None

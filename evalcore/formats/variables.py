@@ -25,9 +25,6 @@ from evalcore.trust.secrets import (
 from evalcore.wording import Loc, shown_path
 
 _ASSERTIONS: Final = ("assertions", "assert", "evaluators")
-# Prose of a suite or of a test: it may speak of references.
-_PROSE: Final = "description"
-_TESTS: Final = ("tests", "eval_cases", "evalcases", "cases")
 # assertions, its number, `env`, the variable.
 _SHORTEST_GRADER: Final = 4
 _GRADERS: Final = ("code-grader", "code-judge")
@@ -84,16 +81,12 @@ def interpolate(
     """Return `value` with every reference in its strings replaced; note what cannot be.
 
     Such a reference stays as it is, so that what is wrong beside it is found, too; so does the text
-    of a secret option, and of all where it is `deferred`. In a `description` it stays without a
-    note.
+    of a secret option, and of all where it is `deferred`.
     """
     if isinstance(value, str):
         if MARK not in value:
             return value
         secret = is_secret(loc)
-
-        if _is_prose(loc):
-            return substituted(value, lambda match: _readable(match, variables))
 
         def replacement(match: re.Match[str]) -> str:
             value = _value(match, variables, loc, problems, stays=secret)
@@ -116,20 +109,6 @@ def interpolate(
             for index, item in enumerate(value)
         ]
     return value
-
-
-def _is_prose(loc: Loc) -> bool:
-    """Whether nothing but reports shows the text: a reference that cannot be read is no mistake."""
-    if not loc or loc[-1] != _PROSE:
-        return False
-    above = loc[1:-1] if loc[0] in _TESTS else loc[:-1]
-    return not above or (len(above) == 1 and isinstance(above[0], int))
-
-
-def _readable(match: re.Match[str], variables: Variables) -> str:
-    """Return what a reference stands for; the reference itself if it cannot be read."""
-    value = variables.value(match[1], match[2]) if variables.may_read(match[1]) else None
-    return match[0] if value is None else value
 
 
 def _is_program(value: Mapping[str, Any], loc: Loc) -> bool:

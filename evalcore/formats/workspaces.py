@@ -49,25 +49,6 @@ class HookShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class TargetHookShape(TypedDict, total=False):
-    """A program that prepares the workspace for one target, or cleans up after it."""
-
-    command: Required[Command]
-    timeout_ms: Annotated[float, Field(gt=0)]
-    cwd: Text
-
-
-@with_config(STRICT)
-class TargetHooksShape(TypedDict, total=False):
-    """What runs inside the workspace's own hooks when a target works there."""
-
-    before_all: TargetHookShape
-    before_each: TargetHookShape
-    after_each: TargetHookShape
-    after_all: TargetHookShape
-
-
-@with_config(STRICT)
 class HooksShape(TypedDict, total=False):
     """What runs before and after; null takes back what the suite says, `enabled: false` all."""
 
@@ -199,15 +180,6 @@ class WorkspaceReader:
         if differs and merged.get("path") is None:
             merged["isolation"] = "per_test"
         return self._finished(merged, loc, problems)
-
-    def hooks_of_target(self, raw: Mapping[str, Any], loc: Loc, problems: Problems) -> Workspace:
-        """Return the hooks of a target as the plan stores them; note what is wrong in them."""
-        hooks = self._hooks(raw, Path(), loc, problems)
-        self._note_outside({"hooks": hooks}, loc[:-1], problems)
-        if (self._suite or {}).get("path") is not None and hooks.keys() - EACH:
-            message = "'before_all' and 'after_all' of a target need a workspace of its own: "
-            problems.add(loc, f"{message}the suite's `path` is one folder for all targets")
-        return hooks
 
     def _read(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
         """Return a workspace with its parts in one form; None, noted, if it is misshapen."""

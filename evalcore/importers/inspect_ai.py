@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -32,7 +32,6 @@ MODULE_TEXT: Final = r'''"""Checks of the suite beside this file: Inspect AI's s
 import math
 import re
 import string
-from collections import Counter
 
 EDGES = string.whitespace + string.punctuation
 ANSWERS = {
@@ -91,31 +90,12 @@ def as_number(word, trim=True):
 def exact(output, context):
     """Whether the output is one of the targets, but for articles, punctuation and case."""
     answer = normalized(output)
-    return any(target and target == answer for target in normalized_targets(context))
+    return bool(answer) and answer in map(normalized, context["config"]["targets"])
 
 
-def f1(output, context):
-    """The best F1 of the words of the output and of a target."""
-    stop_words = {token(word) for word in context["config"].get("stop_words") or ()}
-    words = Counter(normalized(output, stop_words).split())
-    best = 0.0
-    for target in normalized_targets(context, stop_words):
-        wanted_words = Counter(target.split())
-        shared = sum((words & wanted_words).values())
-        if shared:
-            best = max(best, 2 * shared / (sum(words.values()) + sum(wanted_words.values())))
-    return round(best, 2)
-
-
-def normalized_targets(context, stop_words=()):
-    """Return the targets as `exact` compares them."""
-    return [normalized(target, stop_words) for target in context["config"]["targets"]]
-
-
-def normalized(text, stop_words=()):
+def normalized(text):
     """Return the words of a text in lower case without articles and punctuation."""
-    tokens = [token(word) for word in re.split(" |-", text)]
-    return " ".join(each for each in tokens if each and each not in stop_words)
+    return " ".join(filter(None, map(token, re.split(" |-", text))))
 
 
 def token(word):
@@ -186,14 +166,12 @@ _FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "pattern": ("pattern", "ignore_case", "match_all"),
     "answer": ("pattern",),
     "choice": (),
-    "f1": ("stop_words",),
 }
 _JUDGED: Final = ("model_graded_qa", "model_graded_fact")
 _OTHER_JUDGE: Final = (
     "model_graded_qa and model_graded_fact: the judge answers evalcore's prompt with a score, "
     "which passes from 0.8 on"
 )
-_ONLY_SCORES: Final = "f1 measures and decides nothing: here it passes at any score"
 _NUMBERS: Final = "match(numeric=True): decimal numbers are compared; ½, ² and 十 are no numbers"
 
 
@@ -220,8 +198,6 @@ class Scorers:
                 notes.add(_OTHER_JUDGE)
                 if options.get("template") or options.get("instructions"):
                     notes.add(f"{name}: its template and instructions are not taken over")
-            elif name == "f1":
-                notes.add(_ONLY_SCORES)
             elif name == "match" and options.get("numeric"):
                 notes.add(_NUMBERS)
             elif name not in _FUNCTIONS and name != "includes":
@@ -263,13 +239,7 @@ class Scorers:
             key: options[key] for key in _FUNCTIONS[name] if options.get(key) is not None
         }
         config = {"config": {"targets": list(target), **read_options}}
-        threshold = {"threshold": 0} if name == "f1" else {}
-        return {
-            "type": "python",
-            "callable": f"{MODULE}:{name}",
-            "name": name,
-            **config,
-        } | threshold
+        return {"type": "python", "callable": f"{MODULE}:{name}", "name": name, **config}
 
 
 def _includes(options: Mapping[str, Any], target: Sequence[str]) -> Assertion | None:
@@ -297,10 +267,6 @@ _ASSUMED: Final = (
     "a dataset does not say how answers are scored: an answer has to contain the target, in any "
     "case of letters, like the scorer includes(); --check equals or --check judge compare else"
 )
-_CHOICES: Final = (
-    "samples with choices: the question is written out with lettered choices, in words of our own, "
-    "and the last 'ANSWER: LETTER' of the answer counts"
-)
 
 
 def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
@@ -314,50 +280,33 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
 
 
 def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
-    with_choices = any(parsed_cell(row.get("choices")) for row in file.rows)
-    if with_choices:
-        notes.add(_CHOICES)
-    elif options.check is None:
+    if options.check is None:
         notes.add(_ASSUMED)
     others = [name for name in file.columns if name not in _FIELDS]
     if others:
         notes.add(f"no fields of a sample, kept as metadata: {', '.join(others)}")
-    in_suite = with_choices
-    scorers = Scorers([{"name": "choice"}], notes)
     cases: dict[str, ConvertedCase] = {}
     for number, row in enumerate(file.rows, 1):
         position = f"sample {number}"
-        target, choices = _target(parsed_cell(row.get("target"))), parsed_cell(row.get("choices"))
+        target = _target(parsed_cell(row.get("target")))
         question = _question(parsed_cell(row.get("input")), {}, notes, position)
         _note_unused(row, notes, position)
-        if question is None:
-            continue
         if not target:
             notes.add("the sample is left out: it has no target to compare with", position)
-            continue
-        if choices and not isinstance(choices, list):
-            notes.add("the sample is left out: its choices are no list", position)
-            continue
-        if choices:
-            question, assertions = _with_choices(question, choices), scorers.assertions(target)
-        else:
-            assertions = [_dataset_check(target, options.check, in_suite=in_suite)]
-        name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
-        cases[name] = ConvertedCase(
-            name,
-            question,
-            assertions,
-            expected_output=target[0] if len(target) == 1 else target,
-            metadata=_metadata(row, others),
-        )
+        elif row.get("choices"):
+            notes.add("the sample is left out: it has choices; import a log of its task", position)
+        elif question is not None:
+            name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
+            cases[name] = ConvertedCase(
+                name,
+                question,
+                [_dataset_check(target, options.check)],
+                expected_output=target[0] if len(target) == 1 else target,
+                metadata=_metadata(row, others),
+            )
     check_cases(file.name, cases, notes)
-    return Converted(
-        Format.SUITE if in_suite else Format.TEST_FILE,
-        options.name,
-        tuple(cases.values()),
-        judges=default_judge(notes) if options.check == "judge" else [],
-        module=MODULE_TEXT if with_choices else None,
-    )
+    judges = default_judge(notes) if options.check == "judge" else []
+    return Converted(Format.TEST_FILE, options.name, tuple(cases.values()), judges=judges)
 
 
 def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
@@ -366,9 +315,9 @@ def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
     return {**unread, **metadata_of(row.get("metadata"))}
 
 
-def _dataset_check(target: Sequence[str], check: str | None, *, in_suite: bool) -> dict[str, Any]:
+def _dataset_check(target: Sequence[str], check: str | None) -> dict[str, Any]:
     if len(target) == 1 or check == "judge":
-        return expected_check(target[0], check or "contains", in_suite=in_suite)
+        return expected_check(target[0], check or "contains", in_suite=False)
     return {"type": "icontains-any", "value": list(target)}
 
 
@@ -410,14 +359,8 @@ def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 def _scorers(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the scorers of the task; of older logs, those of the results or of the samples."""
-    scores = (log.get("results") or {}).get("scores") or []
-    of_results = {
-        score["scorer"]: {"name": score["scorer"], "options": score.get("params")}
-        for score in scores
-        if isinstance(score, Mapping) and isinstance(score.get("scorer"), str)
-    }
-    listed = log["eval"].get("scorers") or list(of_results.values())
+    """Return the scorers of the task; of older logs, the names of those of the samples."""
+    listed = log["eval"].get("scorers") or ()
     flat = [each for entry in listed for each in (entry if isinstance(entry, list) else [entry])]
     names = dict.fromkeys(name for sample in samples for name in sample.get("scores") or ())
     return flat or [{"name": name} for name in names]
@@ -528,21 +471,6 @@ def _metrics(sample: Mapping[str, Any]) -> dict[str, float]:
     if isinstance(sample.get("total_time"), int | float):
         metrics["latency_ms"] = round(sample["total_time"] * 1000, 3)
     return metrics
-
-
-def _with_choices(question: Any, choices: Sequence[Any]) -> Any:
-    letters = list(_letters(len(choices)))
-    lines = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, choices, strict=True))
-    request = f"Choose from {', '.join(letters)}. End with a line of the form 'ANSWER: LETTER'."
-    if isinstance(question, list):
-        last = question[-1]
-        return [*question[:-1], {**last, "content": f"{last['content']}\n\n{lines}\n\n{request}"}]
-    return f"{question}\n\n{lines}\n\n{request}"
-
-
-def _letters(count: int) -> Iterator[str]:
-    for number in range(count):
-        yield chr(ord("A") + number) if number < 26 else str(number - 25)
 
 
 def _note_unused(row: Mapping[str, Any], notes: Notes, position: str) -> None:

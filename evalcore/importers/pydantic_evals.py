@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from evalcore.importers.converted import (
-    MODULE,
     Converted,
     ConvertedCase,
     Notes,
@@ -34,7 +33,15 @@ _MEMBERS: Final = (
 )
 _MODELS: Final = {"openai": "openai", "openai-chat": "openai", "anthropic": "anthropic"}
 _JUDGE_MODEL: Final = "openai:gpt-5.2"  # pydantic-evals' own default
-_JSON_TYPES: Final = ("str", "dict", "list", "bool", "int", "float")
+# A text is what is no other value: a target answers with text.
+_JSON_TYPES: Final[Mapping[str, Any]] = {
+    "str": ["object", "array"],
+    "dict": "object",
+    "list": "array",
+    "bool": "boolean",
+    "int": "integer",
+    "float": "number",
+}
 
 
 def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
@@ -66,7 +73,6 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
         str(raw.get("name") or options.name),
         tuple(converted.values()),
         judges=reader.judges,
-        module=_MODULE if reader.checks_types else None,
     )
 
 
@@ -81,7 +87,6 @@ class _Evaluators:
     def __init__(self, notes: Notes) -> None:
         self._notes = notes
         self._judges: dict[str, str] = {}
-        self.checks_types = False
 
     @property
     def judges(self) -> tuple[Mapping[str, Any], ...]:
@@ -141,9 +146,8 @@ class _Evaluators:
             "IsInstance: an answer that is text is also of the type that its JSON has, and one "
             "that is a JSON object or array is no str"
         )
-        self.checks_types = True
-        config = {"type": name}
-        return [{"type": "python", "callable": f"{MODULE}:is_instance", "config": config}]
+        kind = "not-is-json" if name == "str" else "is-json"
+        return [{"type": kind, "value": {"type": _JSON_TYPES[name]}}]
 
     def max_duration(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
         """`MaxDuration`: in seconds there, in milliseconds here."""
@@ -285,27 +289,3 @@ def _exact_case(fields: Mapping[str, Any]) -> bool:
 
 def _step(key: Any) -> str:
     return f'["{key}"]' if not str(key).isidentifier() else f".{key}"
-
-
-_MODULE: Final = '''"""Checks of the suite beside this file."""
-
-import json
-
-TYPES = {"dict": dict, "list": list, "bool": bool, "int": int, "float": float}
-
-
-def is_instance(artifact, context):
-    """Whether the output is of the type that the assertion's `config` names.
-
-    A target answers with text: one that is a JSON object or array is a dict or a list and no str.
-    """
-    name, output = context["config"]["type"], artifact.outputs["primary_output"]
-    if isinstance(output, str):
-        try:
-            output = json.loads(output)
-        except ValueError:
-            return name == "str"
-        if name == "str":
-            return not isinstance(output, dict | list)
-    return isinstance(output, TYPES.get(name, str))
-'''

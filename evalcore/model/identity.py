@@ -50,7 +50,7 @@ def target_identity(
     Keys to providers, how fast they may be asked and who grades are no part of it.
     """
     definition = None if target is None else (target.kind, _behaviour(target.options))
-    changes = [definition, _behaviour(variant.config), *([variant.hooks] if variant.hooks else ())]
+    changes = [definition, _behaviour(variant.config)]
     digest = hashlib.sha256(_canonical(changes))
     if code:
         digest.update(code_identity(target_code(target, variant), code))
@@ -62,7 +62,6 @@ def target_code(target: Target | None, variant: Variant) -> Iterator[str]:
     if target is not None:
         yield from code_names(_behaviour(target.options))
     yield from code_names(variant.config)
-    yield from code_names(variant.hooks)
 
 
 def _behaviour(options: Mapping[str, Any]) -> dict[str, Any]:

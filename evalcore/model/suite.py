@@ -309,8 +309,6 @@ class HookName(StrEnum):
     AFTER_ALL = "after_all"
 
 
-_TARGET_HOOKS: Final = "target_hooks"
-
 # What concerns a single test leaves the workspace what it is to the others.
 EACH: Final = frozenset({HookName.BEFORE_EACH, HookName.AFTER_EACH})
 BEFORE: Final = frozenset({HookName.BEFORE_ALL, HookName.BEFORE_EACH})
@@ -350,8 +348,7 @@ class WorkspaceSpec:
     """What a workspace is made of.
 
     `template` is copied; `path` is a folder that is used as it is. `shared` says that tests take
-    turns in one workspace; else each work item has its own. `target_hooks` are those of the target
-    that works in it: they run after the workspace's `before` hooks and before its `after` hooks.
+    turns in one workspace; else each work item has its own.
     """
 
     shared: bool = True
@@ -359,7 +356,6 @@ class WorkspaceSpec:
     path: str | None = None
     repos: tuple[Repository, ...] = ()
     hooks: Mapping[HookName, Hook] = field(default_factory=dict)
-    target_hooks: Mapping[HookName, Hook] = field(default_factory=dict)
 
     @property
     def resets(self) -> bool:
@@ -375,13 +371,7 @@ def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
         path=raw.get("path"),
         repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
         hooks=_hooks(raw.get("hooks", {})),
-        target_hooks=_hooks(raw.get(_TARGET_HOOKS, {})),
     )
-
-
-def with_target_hooks(raw: Mapping[str, Any], hooks: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a case's `workspace` with the hooks of the target that works in it."""
-    return {**raw, _TARGET_HOOKS: hooks} if hooks else raw
 
 
 def _hooks(raw: Mapping[str, Any]) -> dict[HookName, Hook]:

@@ -23,15 +23,13 @@ class Target:
 class Variant:
     """A small named change to the target's configuration.
 
-    `target` replaces the suite's target; `config` is laid over its options. `hooks` run in the
-    workspaces of the tests, inside those of the workspace (`model.workspace`).
+    `target` replaces the suite's target; `config` is laid over its options.
     """
 
     id: str
     target: str | None = None
     config: Mapping[str, Any] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
-    hooks: Mapping[str, Any] = field(default_factory=dict)
 
 
 DEFAULT_VARIANT = Variant(id="default")

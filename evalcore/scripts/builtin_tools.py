@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import mimetypes
+import re
 import stat
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from html.parser import HTMLParser
+from inspect import isawaitable
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 from urllib.parse import urljoin, urlsplit
-from xml.etree.ElementTree import Element, SubElement, tostring
 
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Endpoint, ProviderError, Request
@@ -24,136 +24,15 @@ from evalcore.scripts.models import ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema
 from evalcore.trust.files import place_inside
 
-_DEEPEST: Final = 200
-_VOID: Final = frozenset(
-    {
-        *("area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source"),
-        *("track", "wbr"),
-    }
-)
-# What an element ends where pages leave out the end tag, up to the nearest of the containers.
-_ENDS: Final = {
-    "dd": ("dd", "dt"),
-    "dt": ("dd", "dt"),
-    "li": ("li",),
-    "option": ("option",),
-    "p": ("p",),
-    "td": ("td", "th"),
-    "th": ("td", "th"),
-    "tr": ("tr",),
-}
-_CONTAINERS: Final = frozenset({"div", "dl", "ol", "section", "select", "table", "ul"})
-
-
-class XPathError(ValueError):
-    """An XPath is wrong, or uses what is not supported."""
-
-
-def elements_at(source: str, xpath: str) -> list[str]:
-    """Return the HTML of the elements that match, in the order of the page.
-
-    The XPaths are those of `xml.etree`: names, `*`, `..`, `//`, `[@name='value']`, `[tag]`,
-    `[.='text']`, `[1]`, `[last()]`, but no functions such as `contains()`. Raises `XPathError`.
-    """
-    page = _Tree()
-    page.feed(source)
-    page.close()
-    path = f".{xpath}" if xpath.startswith("/") else xpath
-    try:
-        elements = page.root.findall(path)
-    except (SyntaxError, KeyError, ValueError) as error:
-        message = f"the xpath '{xpath}' is not supported ({error}); functions are not"
-        raise XPathError(message) from error
-    return [_html_of(element) for element in elements]
-
-
-def _html_of(element: Element) -> str:
-    tail, element.tail = element.tail, None
-    html = tostring(element, encoding="unicode", method="html")
-    element.tail = tail
-    return html
-
-
-class _Tree(HTMLParser):
-    """Reads a page into elements; what is not closed ends with its parent."""
-
-    def __init__(self) -> None:
-        super().__init__(convert_charrefs=True)
-        self.root = Element("page")
-        self._open = [self.root]
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin an element."""
-        self._end_before(tag)
-        element = SubElement(self._open[-1], tag, {name: value or "" for name, value in attrs})
-        if tag not in _VOID and len(self._open) < _DEEPEST:
-            self._open.append(element)
-
-    def handle_endtag(self, tag: str) -> None:
-        """End the innermost element of this name, and what is open in it."""
-        for depth in range(len(self._open) - 1, 0, -1):
-            if self._open[depth].tag == tag:
-                del self._open[depth:]
-                return
-
-    def handle_data(self, data: str) -> None:
-        """Add text where it stands."""
-        parent = self._open[-1]
-        if len(parent):
-            parent[-1].tail = (parent[-1].tail or "") + data
-        else:
-            parent.text = (parent.text or "") + data
-
-    def _end_before(self, tag: str) -> None:
-        ends = _ENDS.get(tag, ())
-        for depth in range(len(self._open) - 1, 0, -1):
-            name = self._open[depth].tag
-            if name in ends:
-                del self._open[depth:]
-                return
-            if name in _CONTAINERS:
-                return
-
-
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
 _FETCH_PARAMETERS: Final = ("url", "xpath", "headers", "on_no_content", "on_error")
 _ON: Final = ("raise_exception", "return_error", "return_empty")
 _AGENT: Final = "Mozilla/5.0 (compatible; evalcore)"
 _HIDDEN: Final = frozenset({"script", "style", "noscript", "template", "head"})
-_BLOCKS: Final = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    ]
+_MARKS: Final = {"li": "* ", **{f"h{level}": f"{'#' * level} " for level in range(1, 7)}}
+_BLOCKS: Final = re.compile(
+    "address|article|aside|blockquote|br|d[dlt]|div|footer|form|h[1-6r]|header|li|main|nav|[ou]l|p|pre"
+    "|section|table|t[dhr]"
 )
 
 
@@ -194,21 +73,26 @@ class FetchTool(WaitingTool):
                 raise
             return self._instead(options, "on_error", f"{url}: {error}")
         xpath = options.get("xpath")
-        if not xpath or self._kind == "fetch_content":
-            return _read(self._kind, text, url)
-        return self._elements(str(xpath), text, url, options)
-
-    def _elements(self, xpath: str, text: str, url: str, options: Mapping[str, Any]) -> Any:
-        try:
-            parts = [_read(self._kind, part, url) for part in elements_at(text, xpath)]
-        except XPathError as error:
-            raise ToolError("ValueError", f"{self.name}: {error}") from None
-        if not parts:
+        if self._kind == "fetch_content":
+            return text
+        elements = self._elements(text, xpath)
+        if not elements:
             message = f"nothing at {url} matches '{xpath}'"
             return self._instead(options, "on_no_content", message)
         if self._kind == "fetch_page_links":
-            return [link for links in parts for link in links]
-        return "\n".join(parts)
+            return [link for each in elements for link in _links(each, url)]
+        markdown = self._kind == "fetch_page_markdown"
+        return "\n".join(_text_of(each, markdown=markdown) for each in elements)
+
+    def _elements(self, text: str, xpath: Any) -> list[Any]:
+        from lxml.etree import XPathError
+
+        page = _page_of(text)
+        try:
+            found = page.xpath(str(xpath)) if xpath else [page]
+        except XPathError as error:
+            raise ToolError("ValueError", f"{self.name}: the xpath '{xpath}': {error}") from None
+        return [each for each in found if hasattr(each, "tag")] if isinstance(found, list) else []
 
     async def _text(self, url: str, options: Mapping[str, Any], run: Iteration) -> str:
         headers = {"User-Agent": _AGENT, **dict(options.get("headers") or {})}
@@ -226,80 +110,51 @@ class FetchTool(WaitingTool):
         raise ToolError(kind, f"{self.name}: {message}")
 
 
-def _read(kind: str, text: str, url: str) -> Any:
-    if kind == "fetch_content":
-        return text
-    if kind == "fetch_page_text":
-        return page_text(text)
-    page = _Page(markdown=kind == "fetch_page_markdown")
-    page.feed(text)
-    page.close()
-    if kind == "fetch_page_links":
-        links = [(urljoin(url, link), label) for link, label in page.links]
-        return [
-            {"link": link, "text": label or None}
-            for link, label in links
-            if urlsplit(link).scheme in ("http", "https")
-        ]
-    return page.text()
+def _page_of(text: str) -> Any:
+    """Return the root element of a page."""
+    import lxml.html
+
+    parser = lxml.html.HTMLParser(encoding="utf-8")
+    data = text.encode("utf-8", "replace") if text.strip() else b"<html></html>"
+    return lxml.html.document_fromstring(data, parser=parser)
 
 
-def page_text(source: str) -> str:
-    """Return the visible text of a page, a line for each block."""
-    page = _Page(markdown=False)
-    page.feed(source)
-    page.close()
-    return page.text()
+def _links(element: Any, url: str) -> Iterator[dict[str, str | None]]:
+    for each in element.iter("a"):
+        link = urljoin(url, each.get("href") or "")
+        if each.get("href") and urlsplit(link).scheme in ("http", "https"):
+            yield {"link": link, "text": _label(each) or None}
 
 
-class _Page(HTMLParser):
-    """Reads the visible text of a page, and its links with theirs."""
+def _label(element: Any) -> str:
+    return " ".join("".join(_pieces(element, markdown=False)).split())
 
-    def __init__(self, *, markdown: bool) -> None:
-        super().__init__(convert_charrefs=True)
-        self.links: list[tuple[str, str]] = []
-        self._markdown = markdown
-        self._pieces: list[str] = []
-        self._hidden = 0
-        self._link: tuple[str, int] | None = None
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Begin a line, a link or something hidden."""
-        if tag in _HIDDEN:
-            self._hidden += 1
-        if tag in _BLOCKS:
-            self._pieces.append("\n")
-            if self._markdown and len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
-                self._pieces.append("#" * int(tag[1]) + " ")
-            elif self._markdown and tag == "li":
-                self._pieces.append("* ")
-        href = dict(attrs).get("href")
-        if tag == "a" and href:
-            self._link = (href, len(self._pieces))
+def _text_of(element: Any, *, markdown: bool) -> str:
+    """Return the visible text of an element, a line for each block."""
+    text = "".join(_pieces(element, markdown=markdown))
+    lines = (" ".join(line.split()) for line in text.split("\n"))
+    return "\n".join(line for line in lines if line)
 
-    def handle_endtag(self, tag: str) -> None:
-        """End what `handle_starttag` began."""
-        if tag in _HIDDEN:
-            self._hidden = max(0, self._hidden - 1)
-        if tag in _BLOCKS:
-            self._pieces.append("\n")
-        if tag == "a" and self._link is not None:
-            href, start = self._link
-            label = " ".join("".join(self._pieces[start:]).split())
-            self.links.append((href, label))
-            if self._markdown:
-                self._pieces[start:] = [f"[{label}]({href})"]
-            self._link = None
 
-    def handle_data(self, data: str) -> None:
-        """Take text that is shown."""
-        if not self._hidden:
-            self._pieces.append(" ".join(data.split("\n")) if self._markdown else data)
+def _pieces(element: Any, *, markdown: bool) -> Iterator[str]:
+    tag = element.tag
+    if not isinstance(tag, str) or tag in _HIDDEN:  # a comment has no name
+        return
+    if markdown and tag == "a" and element.get("href"):
+        yield f"[{_label(element)}]({element.get('href')})"
+        return
+    around = "\n" if _BLOCKS.fullmatch(tag) else ""
+    yield around + (_MARKS.get(tag, "") if markdown else "")
+    yield _shown(element.text, markdown=markdown)
+    for child in element:
+        yield from _pieces(child, markdown=markdown)
+        yield _shown(child.tail, markdown=markdown)
+    yield around
 
-    def text(self) -> str:
-        """Return the text, a line for each block."""
-        lines = (" ".join(line.split()) for line in "".join(self._pieces).split("\n"))
-        return "\n".join(line for line in lines if line)
+
+def _shown(text: str | None, *, markdown: bool) -> str:
+    return (text or "").replace("\n", " ") if markdown else text or ""
 
 
 _LARGEST_FILE: Final = 8 << 20
@@ -406,53 +261,43 @@ def _glob_files(
     return [name for name, _ in newest[:max_results]]
 
 
-class _Search(NamedTuple):
-    """What is looked for in files, and how much around it is shown."""
-
-    pattern: str
-    before: int
-    after: int
-    ignore_case: bool
-    most: int
-    mode: str
-
-
-def _grep_files(folder: Path, pattern: str, files_glob: str, *options: Any) -> dict[str, Any]:
-    search = _Search(pattern, *options)
+def _grep_files(
+    folder: Path,
+    pattern: str,
+    files_glob: str,
+    before: int,
+    after: int,
+    ignore_case: bool,
+    most: int,
+    mode: str,
+) -> dict[str, Any]:
     try:
-        compiled = compile_pattern(pattern, "i" if search.ignore_case else "")
-        if not _GLOB.isdisjoint(files_glob):
-            files = list(_files(folder, files_glob))
-        elif _path_of(folder, files_glob).is_dir():
-            files = list(_files(folder, f"{files_glob.rstrip('/')}/**/*"))
-        else:
+        compiled = compile_pattern(pattern, "i" if ignore_case else "")
+        if _GLOB.isdisjoint(files_glob) and not _path_of(folder, files_glob).is_dir():
             files = [(files_glob, _path_of(folder, files_glob))]
+        else:
+            below = "" if _GLOB.intersection(files_glob) else "/**/*"
+            files = list(_files(folder, f"{files_glob.rstrip('/')}{below}"))
         matches: list[dict[str, Any]] = []
         for name, path in files:
             lines = _text(path, name).splitlines()
-            matches += [
-                _match(name, lines, index, search)
-                for index, line in enumerate(lines)
-                if compiled.is_found_in(line, _SEARCH_LIMIT_S)
-            ]
+            for index, line in enumerate(lines):
+                if compiled.is_found_in(line, _SEARCH_LIMIT_S):
+                    match = {"file": name, "line_number": index + 1, "content": line}
+                    if before > 0:
+                        match["context_before"] = lines[max(0, index - before) : index]
+                    if after > 0:
+                        match["context_after"] = lines[index + 1 : index + 1 + after]
+                    matches.append(match)
     except PatternError as error:
         raise ToolError("ValueError", str(error)) from error
     result: dict[str, Any] = {"total_matches": len(matches), "files_searched": len(files)}
     names = list(dict.fromkeys(match["file"] for match in matches))
-    if search.mode == "files_only":
-        return {**result, "files": names[: search.most]}
-    if search.mode == "count":
+    if mode == "files_only":
+        return {**result, "files": names[:most]}
+    if mode == "count":
         return {**result, "files_with_matches": len(names)}
-    return {**result, "matches": matches[: search.most]}
-
-
-def _match(name: str, lines: list[str], index: int, search: _Search) -> dict[str, Any]:
-    match: dict[str, Any] = {"file": name, "line_number": index + 1, "content": lines[index]}
-    if search.before > 0:
-        match["context_before"] = lines[max(0, index - search.before) : index]
-    if search.after > 0:
-        match["context_after"] = lines[index + 1 : index + 1 + search.after]
-    return match
+    return {**result, "matches": matches[:most]}
 
 
 def _file_info(folder: Path, path: str) -> dict[str, Any]:
@@ -489,17 +334,96 @@ def _list_files(folder: Path, path: str) -> str:
     return f"{files}\n\n{listed('dirs:', (entry.name for entry in entries if entry.is_dir()))}"
 
 
+async def _output_of(folder: Path, kind: str, words: list[str], timeout: int) -> str:
+    """Return a program's standard output; raise `ToolError` for another exit code than 0."""
+    from evalcore.trust.commands import run_command
+    from evalcore.trust.text import last_words
+
+    ended = await run_command(words, cwd=folder, timeout_s=max(1, timeout))
+    if ended.timed_out:
+        message = f"{kind}: it took longer than {timeout} s (timeout)"
+        raise ToolError("TimeoutError", message)
+    if ended.exit_code:
+        tail = last_words(ended.stderr.decode(errors="replace"))
+        message = f"{kind}: exit code {ended.exit_code}"
+        raise ToolError("RuntimeError", f"{message}: {tail}" if tail else message)
+    return ended.stdout.decode(errors="replace")
+
+
+def _f_beta(_: Path, hits: int, missed: int, false_alarms: int, beta: float) -> float:
+    """Return the F-beta score in [0, 1]; 0 without hits (van Rijsbergen 1979)."""
+    if hits == 0:
+        return 0.0
+    precision, recall = hits / (hits + false_alarms), hits / (hits + missed)
+    weight = beta**2
+    divisor = weight * precision + recall
+    return (1 + weight) * precision * recall / divisor if divisor else 0.0
+
+
+def _linear(_: Path, hits: int, missed: int, false_alarms: int, w_fn: float, w_fp: float) -> float:
+    """Return a score from 0 to 100, as llm-workers computes it.
+
+    100 less the weighted share of errors that are expected; 10 · `w_fp` for each false alarm where
+    none is expected.
+    """
+    if hits + missed == 0:
+        return max(0.0, 100.0 - false_alarms * w_fp * 10.0)
+    penalty = (w_fn * missed + w_fp * false_alarms) / (hits + missed)
+    return max(0.0, 100.0 - penalty * 100.0)
+
+
 class _Function(NamedTuple):
-    """What a tool does, and the parameters of a call: name → type and perhaps a default."""
+    """What a tool does in a folder, and the parameters of a call: name → type, perhaps a default.
+
+    A tool that writes or starts programs is `checked`: the import policy has to allow it.
+    """
 
     description: str
     run: Callable[..., Any]
     parameters: Mapping[str, tuple[Any, ...]]
-    writes: bool = False
+    checked: bool = False
 
 
 _PATH: Final = ("str",)
-_FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
+_SCRIPT: Final = {"script": ("str",), "timeout": ("int", 30)}
+_COUNTS: Final[Mapping[str, tuple[Any, ...]]] = {
+    "true_positives": ("int",), "false_negatives": ("int",), "false_positives": ("int",)
+}  # fmt: skip
+_SCORES: Final = {
+    "f_beta_score": _Function(
+        "Computes the F-beta score.", _f_beta, {**_COUNTS, "beta": ("float", 1.0)}
+    ),
+    "linear_score": _Function(
+        "Computes a score of 0 to 100.",
+        _linear,
+        {**_COUNTS, "w_fn": ("float", 2.0), "w_fp": ("float", 0.5)},
+    ),
+}
+_PROGRAMS: Final = {
+    "bash": _Function(
+        "Executes a bash script and returns its output.",
+        lambda folder, script, timeout: _output_of(folder, "bash", ["bash", "-c", script], timeout),
+        _SCRIPT,
+        checked=True,
+    ),
+    "run_python_script": _Function(
+        "Runs a Python script and returns its output.",
+        lambda folder, script, timeout: _output_of(
+            folder, "run_python_script", [sys.executable, "-c", script], timeout
+        ),
+        _SCRIPT,
+        checked=True,
+    ),
+    "run_process": _Function(
+        "Runs a program and returns its output.",
+        lambda folder, command, args, timeout: _output_of(
+            folder, "run_process", [command, *args], timeout
+        ),
+        {"command": ("str",), "args": ("list[str]", []), "timeout": ("int", 30)},
+        checked=True,
+    ),
+}
+_FILES: Final[Mapping[str, _Function]] = MappingProxyType(
     {
         "read_file": _Function(
             "Reads lines of a file.",
@@ -512,14 +436,14 @@ _FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
             _write_file,
             {"path": _PATH, "content": ("str",),
              "if_exists": ("literal:fail|append|overwrite", "fail")},
-            writes=True,
+            checked=True,
         ),
         "edit_file": _Function(
             "Replaces text in a file.",
             _edit_file,
             {"path": _PATH, "old_string": ("str",), "new_string": ("str",),
              "replace_all": ("bool", False), "expected_count": ("int", None)},
-            writes=True,
+            checked=True,
         ),
         "glob_files": _Function(
             "Finds files by a pattern.",
@@ -539,22 +463,23 @@ _FUNCTIONS: Final[Mapping[str, _Function]] = MappingProxyType(
         "list_files": _Function("Lists a folder.", _list_files, {"path": ("str", ".")}),
     }
 )  # fmt: skip
-FILES: Final = tuple(_FUNCTIONS)
 
 
-class FileTool(WaitingTool):
-    """Reads or writes below the repository of the suite; names are relative to its folder."""
+class BuiltinTool:
+    """A function with parameters; files are read, and programs started, in the suite's folder."""
 
-    def __init__(self, name: str, kind: str) -> None:
-        """Take one of `FILES`."""
-        self.name = name
-        self._function = _FUNCTIONS[kind]
-        self.description = self._function.description
+    def __init__(self, name: str, function: _Function, *, waits: bool = True) -> None:
+        self.name, self.description = name, function.description
+        self._function, self._waits = function, waits
         self._parameters = tuple(
             ToolParameter(name=key, type=kinds[0], **({"default": kinds[1]} if kinds[1:] else {}))
-            for key, kinds in self._function.parameters.items()
+            for key, kinds in function.parameters.items()
         )
 
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
+        """Whether a call may wait."""
+        return self._waits
+
     def parameters(self) -> tuple[str, ...] | None:
         """Return the parameters of a call."""
         return tuple(parameter.name for parameter in self._parameters)
@@ -564,74 +489,15 @@ class FileTool(WaitingTool):
         return json_schema(self._parameters)
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
-        """Return what the tool does; raise `ToolError`, or `NotAllowedError` for writing."""
-        if self._function.writes:
+        """Return what the function does; raise `ToolError`, or `NotAllowedError`."""
+        if self._function.checked:
             run.imports.check_command(f"tool '{self.name}'")
         values = checked_input(self.name, self._parameters, params)
-        return self._function.run(run.folder, *values.values())
-
-
-_SCRIPT: Final = ToolParameter(name="script", type="str")
-_TIMEOUT: Final = ToolParameter(name="timeout", type="int", default=30)
-_PROGRAM_PARAMETERS: Final = {
-    "bash": (_SCRIPT, _TIMEOUT),
-    "run_python_script": (_SCRIPT, _TIMEOUT),
-    "run_process": (
-        ToolParameter(name="command", type="str"),
-        ToolParameter(name="args", type="list[str]", default=[]),
-        _TIMEOUT,
-    ),
-}
-_DESCRIPTIONS: Final = {
-    "bash": "Executes a bash script and returns its output.",
-    "run_python_script": "Runs a Python script and returns its output.",
-    "run_process": "Runs a program and returns its output.",
-}
-PROGRAMS: Final = tuple(_PROGRAM_PARAMETERS)
-
-
-class ProgramTool(WaitingTool):
-    """Starts a program in the suite's folder, if the import policy lets it start programs."""
-
-    def __init__(self, name: str, kind: str) -> None:
-        """Take one of `PROGRAMS`."""
-        self.name = name
-        self.description = _DESCRIPTIONS[kind]
-        self._kind = kind
-        self._parameters = _PROGRAM_PARAMETERS[kind]
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return the parameters of a call."""
-        return tuple(parameter.name for parameter in self._parameters)
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return json_schema(self._parameters)
-
-    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
-        """Return the standard output; raise `ToolError` for another exit code than 0."""
-        from evalcore.trust.commands import run_command
-        from evalcore.trust.text import last_words
-
-        run.imports.check_command(f"tool '{self.name}'")
-        values = checked_input(self.name, self._parameters, params)
-        timeout_s = max(1, values["timeout"])
-        ended = await run_command(self._words(values), cwd=run.folder, timeout_s=timeout_s)
-        if ended.timed_out:
-            message = f"{self.name}: it took longer than {values['timeout']} s (timeout)"
-            raise ToolError("TimeoutError", message)
-        if ended.exit_code:
-            tail = last_words(ended.stderr.decode(errors="replace"))
-            message = f"{self.name}: exit code {ended.exit_code}"
-            raise ToolError("RuntimeError", f"{message}: {tail}" if tail else message)
-        return ended.stdout.decode(errors="replace")
-
-    def _words(self, values: dict[str, Any]) -> list[str]:
-        """Return the program with its arguments."""
-        if self._kind == "run_process":
-            return [values["command"], *values["args"]]
-        program = "bash" if self._kind == "bash" else sys.executable
-        return [program, "-c", values["script"]]
+        try:
+            result = self._function.run(run.folder, *values.values())
+        except (ZeroDivisionError, OverflowError) as error:
+            raise ToolError(type(error).__name__, f"{self.name}: {error}") from None
+        return await result if isawaitable(result) else result
 
 
 FOREIGN: Final = "llm_workers."
@@ -644,8 +510,8 @@ _PROGRAM_MODULE: Final = "llm_workers.tools.unsafe."
 BUILT_IN: Final = (
     _MODEL,
     *(f"{_FETCH_MODULE}{name}" for name in FETCH),
-    *(f"{_FILE_MODULE}{name}" for name in FILES),
-    *(f"{_PROGRAM_MODULE}{name}" for name in PROGRAMS),
+    *(f"{_FILE_MODULE}{name}" for name in _FILES),
+    *(f"{_PROGRAM_MODULE}{name}" for name in _PROGRAMS),
 )
 
 
@@ -657,18 +523,17 @@ def find_builtin(reference: str, name: str | None, config: Mapping[str, Any]) ->
         kind = _snake_case(reference.removeprefix(prefix))
         if reference.startswith(prefix) and kind in FETCH:
             return FetchTool(name or kind, kind, config)
-    for prefix in (_FILE_MODULE, _PROGRAM_MODULE, OWN):
+    tables = {_FILE_MODULE: _FILES, _PROGRAM_MODULE: _PROGRAMS, OWN: {**_FILES, **_PROGRAMS}}
+    for prefix, functions in tables.items():
         kind = _snake_case(reference.removeprefix(prefix).removeprefix("FilesystemToolkit/"))
-        if reference.startswith(prefix) and kind in FILES and prefix != _PROGRAM_MODULE:
-            return FileTool(name or kind, kind)
-        if reference.startswith(prefix) and kind in PROGRAMS and prefix != _FILE_MODULE:
-            return ProgramTool(name or kind, kind)
+        if reference.startswith(prefix) and kind in functions:
+            return BuiltinTool(name or kind, functions[kind])
     return None
 
 
 def built_in_program(reference: str) -> bool:
     """Whether a reference names a tool of the project that reads files or starts programs."""
-    return isinstance(find_builtin(reference, None, {}), FileTool | ProgramTool)
+    return isinstance(find_builtin(reference, None, {}), BuiltinTool)
 
 
 def _snake_case(name: str) -> str:
@@ -679,76 +544,6 @@ def _snake_case(name: str) -> str:
     return text.removeprefix("_").removesuffix("_tool")
 
 
-_COUNTS: Final = ("true_positives", "false_negatives", "false_positives")
-
-
-def _f_beta(hits: int, missed: int, false_alarms: int, beta: float) -> float:
-    """Return the F-beta score in [0, 1]; 0 without hits (van Rijsbergen 1979)."""
-    if hits == 0:
-        return 0.0
-    precision, recall = hits / (hits + false_alarms), hits / (hits + missed)
-    weight = beta**2
-    divisor = weight * precision + recall
-    return (1 + weight) * precision * recall / divisor if divisor else 0.0
-
-
-def _linear(hits: int, missed: int, false_alarms: int, w_fn: float, w_fp: float) -> float:
-    """Return a score from 0 to 100, as llm-workers computes it.
-
-    100 less the weighted share of errors that are expected; 10 · `w_fp` for each false alarm where
-    none is expected.
-    """
-    if hits + missed == 0:
-        return max(0.0, 100.0 - false_alarms * w_fp * 10.0)
-    penalty = (w_fn * missed + w_fp * false_alarms) / (hits + missed)
-    return max(0.0, 100.0 - penalty * 100.0)
-
-
-class ScoreTool:
-    """Computes a score; it waits for nothing."""
-
-    def __init__(
-        self,
-        name: str,
-        description: str,
-        parameters: Sequence[ToolParameter],
-        compute: Callable[..., float],
-    ) -> None:
-        self.name = name
-        self.description = description
-        self._parameters = tuple(parameters)
-        self._compute = compute
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return False."""
-        return False
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return the names of the parameters."""
-        return tuple(parameter.name for parameter in self._parameters)
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return json_schema(self._parameters)
-
-    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
-        """Return the score; raise `ToolError` for parameters that do not fit."""
-        values = checked_input(self.name, self._parameters, params)
-        try:
-            return self._compute(*values.values())
-        except (ZeroDivisionError, OverflowError) as error:
-            raise ToolError(type(error).__name__, f"{self.name}: {error}") from None
-
-
-def score_tools() -> tuple[ScoreTool, ...]:
-    """Return the tools, new ones each time."""
-    counts = [ToolParameter(name=name, type="int") for name in _COUNTS]
-    beta = ToolParameter(name="beta", type="float", default=1.0)
-    weights = [
-        ToolParameter(name="w_fn", type="float", default=2.0),
-        ToolParameter(name="w_fp", type="float", default=0.5),
-    ]
-    return (
-        ScoreTool("f_beta_score", "Computes the F-beta score.", [*counts, beta], _f_beta),
-        ScoreTool("linear_score", "Computes a score of 0 to 100.", [*counts, *weights], _linear),
-    )
+def score_tools() -> tuple[BuiltinTool, ...]:
+    """Return the tools that compute a score, new ones each time; they wait for nothing."""
+    return tuple(BuiltinTool(name, each, waits=False) for name, each in _SCORES.items())

@@ -88,21 +88,14 @@ class McpTool(WaitingTool):
         return await run.servers.call(self.server, self.tool, params)
 
 
-class McpPrefix(OpenPrefix):
-    """All tools of a server, under a prefix."""
+def server_tools(prefix: str, server: str, patterns: Sequence[str]) -> OpenPrefix:
+    """Return the names of all tools of a server that a filter lets through, under a prefix."""
 
-    def __init__(self, prefix: str, server: str, patterns: Sequence[str]) -> None:
-        super().__init__(prefix)
-        self._server = server
-        self._patterns = tuple(patterns)
+    def tool(name: str) -> Tool | None:
+        own = name.removeprefix(prefix)
+        return McpTool(name, server, own) if own and matches(own, patterns) else None
 
-    def allows(self, name: str) -> bool:
-        """Whether the filter lets the name through."""
-        return super().allows(name) and matches(name.removeprefix(self.prefix), self._patterns)
-
-    def tool(self, name: str) -> Tool:
-        """Return the server's tool."""
-        return McpTool(name, self._server, name.removeprefix(self.prefix))
+    return OpenPrefix(prefix, tool)
 
 
 def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, Any]:

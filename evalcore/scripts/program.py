@@ -10,8 +10,8 @@ from typing import Annotated, Any, Final, NamedTuple
 from evalcore.expressions.engine import ExpressionError
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.scripts.builtin_tools import score_tools
-from evalcore.scripts.iteration import Iteration, Scope
-from evalcore.scripts.mcp import McpPrefix
+from evalcore.scripts.iteration import Scope
+from evalcore.scripts.mcp import server_tools
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     RESULT,
@@ -21,17 +21,14 @@ from evalcore.scripts.statements import (
     ScriptPart,
     StatementCompiler,
     Toolbox,
-    ToolEntry,
     any_waits,
     read_shape,
-    run_body,
 )
 from evalcore.scripts.tools import ToolReader
 from evalcore.wording import Loc, describe
 
 ITERATION: Final = "TEST_ITERATION"
 _KEPT_TESTS: Final = 1_024
-_PLAIN: Final = (str, int, float, bool, type(None))
 
 
 class LevelShape(ScriptPart):
@@ -47,24 +44,16 @@ class ScriptTest(LevelShape, json_schema_extra={"required": ["do"]}):
     do: Annotated[Any, Compiled("body")] = None
 
 
-class _DataEntry(NamedTuple):
-    """A key of `data`: its value, or the tree that makes one."""
-
-    key: str
-    tree: Tree | None
-    value: Any
-
-
 class Level(NamedTuple):
     """What one place adds: data for the scope, and the tools from there inward."""
 
-    data: tuple[_DataEntry, ...]
+    data: Mapping[str, Tree]
     toolbox: Toolbox
 
     def enter(self, scope: Scope) -> None:
         """Put the data into the scope; each key sees what is there before it."""
-        for key, tree, value in self.data:
-            scope[key] = value if tree is None else tree.render(scope)
+        for key, tree in self.data.items():
+            scope[key] = tree.render(scope)
 
 
 class Test(NamedTuple):
@@ -82,14 +71,6 @@ class Test(NamedTuple):
         scope[ITERATION] = iteration
         scope[RESULT] = None
         return scope
-
-    async def run(self, outermost: Mapping[str, Any], iteration: int, run: Iteration) -> Any:
-        """Return what the test's statements give; raise what ends the iteration."""
-        return await self.run_in(self.enter(outermost, iteration), run)
-
-    async def run_in(self, scope: Scope, run: Iteration) -> Any:
-        """Return what `run` returns; the scope has the stored variables afterwards."""
-        return await run_body(self.body, scope, run)
 
 
 class LevelReader:
@@ -122,36 +103,29 @@ class LevelReader:
         if not isinstance(raw, Mapping):
             self._mistakes.add(loc, f"expected {{do: …}}, got {describe(raw)}")
             return None
-        if len(raw) == 1 and "do" in raw:
-            own: tuple[Level, ...] = ()
-            toolbox = levels[-1].toolbox
-        else:
-            level = self.read(raw, loc, levels[-1].toolbox, chain=True, shape=ScriptTest)
-            own, toolbox = (level,), level.toolbox
+        level = self.read(raw, loc, levels[-1].toolbox, chain=True, shape=ScriptTest)
         if "do" not in raw:
             # A misspelt key is noted already.
             if ScriptTest.model_fields.keys() >= raw.keys():
                 self._mistakes.add((*loc, "do"), "is required")
             return None
-        body = StatementCompiler(toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
-        return Test((*levels, *own), body, any_waits((body,)))
+        body = StatementCompiler(level.toolbox, self._mistakes).body(raw["do"], (*loc, "do"))
+        return Test((*levels, level), body, any_waits((body,)))
 
-    def _data(self, raw: Any, loc: Loc) -> tuple[_DataEntry, ...]:
+    def _data(self, raw: Any, loc: Loc) -> dict[str, Tree]:
         if not isinstance(raw, Mapping):
             if raw is not None:
                 self._mistakes.add(loc, f"expected a mapping of values, got {describe(raw)}")
-            return ()
+            return {}
         compiler = StatementCompiler(Toolbox(), self._mistakes)
-        entries = []
+        trees: dict[str, Tree] = {}
         for key, value in raw.items():
             if not isinstance(key, str):
                 text = f"a key must be text, got {describe(key)}; write it in quotes"
                 self._mistakes.add((*loc, str(key)), text)
-            elif isinstance(value, _PLAIN) and not (isinstance(value, str) and "${" in value):
-                entries.append(_DataEntry(key, None, value))
             elif (tree := compiler.tree(value, (*loc, key))) is not None:
-                entries.append(_DataEntry(key, tree, None))
-        return tuple(entries)
+                trees[key] = tree
+        return trees
 
 
 class Layer(NamedTuple):
@@ -169,10 +143,10 @@ def open_servers(servers: Mapping[str, Any]) -> Toolbox:
     """
     box = Toolbox()
     for tool in score_tools():
-        box.add(ToolEntry(tool, (), lambda _: "the tools that need no import"))
+        box.add(tool, "the tools that need no import")
     for name, server in servers.items():
         if server.get("auto_import_scope") == "shared":
-            box.open.append(McpPrefix(f"{name}_", name, ("*",)))
+            box.open.append(server_tools(f"{name}_", name, ("*",)))
     return box
 
 

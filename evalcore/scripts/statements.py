@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cache, lru_cache
+from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
 
@@ -89,14 +89,6 @@ def read_shape(
     return instance
 
 
-class ToolEntry(NamedTuple):
-    """A tool and where it is defined: a path in its file, and what finds its line there."""
-
-    tool: Tool
-    loc: Loc
-    line: Callable[[Loc], str]
-
-
 class Toolbox:
     """The tools of one list; what it lacks is looked for in the one around it.
 
@@ -105,28 +97,29 @@ class Toolbox:
 
     def __init__(self, parent: Toolbox | None = None, *, chain: bool = False) -> None:
         """Take the toolbox around it; `chain` says that no name of it may be defined again."""
-        self.tools: dict[str, ToolEntry] = {}
+        self.tools: dict[str, Tool] = {}
+        self._places: dict[str, str] = {}
         self.open: list[OpenPrefix] = []
         self._parent = parent
         self.chain = chain
 
-    def add(self, entry: ToolEntry) -> ToolEntry | None:
-        """Add a tool; return the one that has the same name where that is not allowed."""
+    def add(self, tool: Tool, place: str) -> str | None:
+        """Add a tool; return where another one of its name stands, if that is not allowed."""
         box: Toolbox | None = self
         while box is not None:
-            if entry.tool.name in box.tools:
-                return box.tools[entry.tool.name]
+            if tool.name in box.tools:
+                return box._places[tool.name]
             box = box._parent if box.chain else None
-        self.tools[entry.tool.name] = entry
+        self.tools[tool.name], self._places[tool.name] = tool, place
         return None
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, the innermost first."""
         if name in self.tools:
-            return self.tools[name].tool
+            return self.tools[name]
         for opened in self.open:
-            if name.startswith(opened.prefix) and opened.allows(name):
-                return opened.tool(name)
+            if name.startswith(opened.prefix) and (tool := opened.tool(name)) is not None:
+                return tool
         return None if self._parent is None else self._parent.find(name)
 
     def outside(self, name: str) -> Tool | None:
@@ -146,7 +139,7 @@ class Toolbox:
     def visible(self) -> dict[str, Tool]:
         """Return every named tool that can be called here."""
         outer = {} if self._parent is None else self._parent.visible()
-        return {**outer, **{name: entry.tool for name, entry in self.tools.items()}}
+        return {**outer, **self.tools}
 
 
 class NamedTool:
@@ -183,19 +176,14 @@ class NamedTool:
         return await self._tool.call(params, scope, run)
 
 
-class OpenPrefix:
-    """Names that begin with `prefix`: tools of a server that lists them itself."""
+class OpenPrefix(NamedTuple):
+    """Names that begin with `prefix`: tools of a server that lists them itself.
 
-    def __init__(self, prefix: str) -> None:
-        self.prefix = prefix
+    `tool` makes the one of a name, whether the server has it or not; None if it may be none.
+    """
 
-    def allows(self, name: str) -> bool:
-        """Whether a name may be one of the server's tools."""
-        return len(name) > len(self.prefix)
-
-    def tool(self, name: str) -> Tool:
-        """Return the tool of that name, whether there is one or not."""
-        raise NotImplementedError
+    prefix: str
+    tool: Callable[[str], Tool | None]
 
 
 RESULT: Final = "_"
@@ -465,10 +453,13 @@ class ForEach(Statement):
         async def round_in(scope: Scope) -> Any:
             nonlocal left
             result = await run_body(self.body, scope, run)
-            left -= _size(result)
-            if left < 0:
+            try:
+                left -= size_of(result, left)
+            except LimitError:
                 message = f"the results of a for_each are larger than {_MOST_BYTES:,} bytes"
-                raise ToolError("LimitError", message)
+                raise ToolError("LimitError", message) from None
+            except TypeError:  # a value of a tool's own
+                left -= 8
             return result
 
         if self.parallelism <= 1 or len(scopes) <= 1 or not any_waits((self.body,)):
@@ -497,16 +488,6 @@ def _raise_first(failures: list[BaseException]) -> None:
             raise error
     for error in failures:
         raise error
-
-
-def _size(value: Any) -> int:
-    """Return the bytes of a result; more than are allowed for what is too large to be walked."""
-    try:
-        return size_of(value, _MOST_BYTES)
-    except LimitError:
-        return _MOST_BYTES + 1
-    except TypeError:  # a value of a tool's own
-        return 8
 
 
 _GROUPS: Final = "_match_groups"
@@ -675,13 +656,6 @@ P = TypeVar("P", bound=ScriptPart)
 _DEEPEST: Final = 100
 
 
-@lru_cache(maxsize=16_384)
-def _evaluated(text: str) -> Body:
-    """Return the body that is one `eval` of a text; the same text has the same one."""
-    statement = Eval.model_construct(value=compile_tree(text), store_as=None)
-    return Body((statement,), listed=False)
-
-
 class StatementCompiler:
     """Makes statements; what is wrong with them is noted, and they are left out.
 
@@ -695,11 +669,6 @@ class StatementCompiler:
 
     def body(self, raw: Any, loc: Loc) -> Body:
         """Return a statement or a list of them."""
-        if type(raw) is dict and len(raw) == 1 and type(raw.get("eval")) is str:
-            try:
-                return _evaluated(raw["eval"])  # by far the most frequent
-            except ExpressionSyntaxError:
-                pass  # noted below
         if len(loc) > _DEEPEST:
             self._mistakes.add(loc[:_DEEPEST], "statements are nested too deep")
             return Body((), listed=True)

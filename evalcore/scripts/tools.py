@@ -15,7 +15,7 @@ from evalcore.expressions.engine import ExpressionSyntaxError
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.mcp import MCP, McpPrefix, McpTool, matches, read_mcp_reference
+from evalcore.scripts.mcp import MCP, McpTool, matches, read_mcp_reference, server_tools
 from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
 from evalcore.scripts.statements import (
@@ -26,7 +26,6 @@ from evalcore.scripts.statements import (
     ScriptPart,
     StatementCompiler,
     Toolbox,
-    ToolEntry,
     any_waits,
     read_shape,
     run_body,
@@ -293,11 +292,9 @@ class ToolReader:
         return box
 
     def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
-        other = box.add(ToolEntry(tool, loc, self._mistakes.line))
+        other = box.add(tool, self._mistakes.line(loc))
         if other is not None:
-            where = other.line(other.loc)
-            message = f"a tool '{tool.name}' is defined already, at {where}"
-            self._mistakes.add(loc, message)
+            self._mistakes.add(loc, f"a tool '{tool.name}' is defined already, at {other}")
 
     def _tool(self, raw: Any, loc: Loc, box: Toolbox) -> Tool | None:
         if not isinstance(raw, Mapping):
@@ -383,7 +380,7 @@ class ToolReader:
             elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
                 tool.tools.update(_matching(box.visible(), member["match"], tool))
         if inline:
-            tool.tools.update({name: entry.tool for name, entry in inner.tools.items()})
+            tool.tools.update(inner.tools)
 
     def _mcp(self, reference: str, name: str | None, loc: Loc) -> McpTool | None:
         read = read_mcp_reference(reference)
@@ -413,7 +410,9 @@ class ToolReader:
             return
         server = shape.import_tools.removeprefix(MCP)
         if self._has_server(server, at):
-            box.open.append(McpPrefix(shape.prefix, server, [str(each) for each in shape.filter]))
+            box.open.append(
+                server_tools(shape.prefix, server, [str(each) for each in shape.filter])
+            )
 
 
 def _matching(tools: Mapping[str, Tool], patterns: list[Any], own: Tool) -> dict[str, Tool]:

@@ -6,7 +6,6 @@ import functools
 import hashlib
 import inspect
 import json
-import math
 import os
 import re
 import sys
@@ -27,10 +26,10 @@ from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
-from evalcore.formats.sources import names_objects, names_stored_cases
+from evalcore.formats.sources import names_stored_cases
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.gates.gate import Gate
-from evalcore.jsonvalues import has_equal_keys, has_infinite
+from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value
 from evalcore.model.gate import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.problems import Problems
@@ -98,8 +97,9 @@ class Behaviours:
             return self._function(value, depth + 1)
         if inspect.isclass(value) or inspect.isbuiltin(value) or inspect.ismodule(value):
             return self._named(value, depth + 1)
-        fields = self._described(_fields(value), depth + 1)
-        return [*self._named(type(value), depth + 1), fields]
+        # Its attributes, and those in slots.
+        state = self._described(object.__getstate__(value), depth + 1)
+        return [*self._named(type(value), depth + 1), state]
 
     def _function(self, function: Any, depth: int) -> list[Any]:
         cells = [_cell(cell) for cell in function.__closure__ or ()]
@@ -150,19 +150,6 @@ def _parts_of(value: Any) -> Sequence[Any] | None:
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
     return [value.__func__, value.__self__] if inspect.ismethod(value) else None
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    """Return what an instance holds: its attributes, those in slots too."""
-    slots = [name for base in type(value).__mro__ for name in _slots(base)]
-    in_slots = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return {**in_slots, **getattr(value, "__dict__", {})}
-
-
-def _slots(base: type) -> tuple[str, ...]:
-    slots = base.__dict__.get("__slots__", ())
-    names = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(name for name in names if not name.startswith("__"))
 
 
 def _code(code: types.CodeType) -> list[Any]:
@@ -223,65 +210,20 @@ class LocalNames:
 
 Loc = tuple[str | int, ...]
 
-# The values of cases and of variants are looked at where the loader stores them.
-_LOOKED_THROUGH: Final = ("flow", "assertions", "scorers", "targets")
-
-
-class NanOrInfinity:
-    """In the place of a number that JSON does not have: the loader refuses it by this name."""
-
-
-class TwoKeysOfOneText:
-    """In the place of a mapping with keys such as 1 and '1', of which JSON would lose one."""
-
 
 def json_values(value: Any) -> Any:
-    """Return a value as JSON holds it; what JSON cannot hold stays, and is found by the loader."""
+    """Return a value as JSON holds it; what JSON cannot hold stays, and is refused later."""
     try:
         data = orjson.dumps(value, default=_dumped)
     except orjson.JSONEncodeError:
-        if not _is_dumped(value):
+        try:
+            data = orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+        except orjson.JSONEncodeError:
             return value
         if has_equal_keys(value):
-            return TwoKeysOfOneText()
-        data = orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+            return value
     # orjson writes null for NaN and infinite numbers.
-    if b"null" in data and has_infinite(value):
-        return _marked(value)
-    return orjson.loads(data)
-
-
-def places_beyond_json(raw: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-    """Yield the places of values that JSON cannot hold, and why, in what checks and scores."""
-    for key in _LOOKED_THROUGH:
-        yield from _refused_values(raw.get(key), (key,))
-    cases = raw.get("cases")
-    for index, case in enumerate(cases if isinstance(cases, list) else ()):
-        if isinstance(case, Mapping):
-            yield from _refused_values(case.get("assertions"), ("cases", index, "assertions"))
-
-
-def _refused_values(value: Any, loc: Loc) -> Iterator[tuple[Loc, str]]:
-    try:
-        if b"null" not in orjson.dumps(value):
-            return
-    except orjson.JSONEncodeError:
-        pass
-    if isinstance(value, Mapping):
-        if has_equal_keys(dict.fromkeys(value)):
-            yield loc, TwoKeysOfOneText.__name__
-        for key, member in value.items():
-            yield from _refused_values(member, (*loc, key))
-    elif isinstance(value, list | tuple):
-        for index, member in enumerate(value):
-            yield from _refused_values(member, (*loc, index))
-    elif has_infinite(value):
-        yield loc, NanOrInfinity.__name__
-    else:
-        try:
-            orjson.dumps(value)
-        except orjson.JSONEncodeError as error:
-            yield loc, str(error)
+    return plain_value(value) if b"null" in data and has_infinite(value) else orjson.loads(data)
 
 
 def _dumped(member: Any) -> Any:
@@ -292,21 +234,28 @@ def _dumped(member: Any) -> Any:
     raise TypeError(type(member).__name__)
 
 
-def _is_dumped(value: Any) -> bool:
+def places_beyond_json(value: Any, loc: Loc = ()) -> Iterator[tuple[Loc, str]]:
+    """Yield the places of values that JSON cannot hold, and why."""
     try:
-        orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
+        if b"null" not in orjson.dumps(value):
+            return
     except orjson.JSONEncodeError:
-        return False
-    return True
-
-
-def _marked(value: Any) -> Any:
+        pass
     if isinstance(value, Mapping):
-        return {key: _marked(member) for key, member in value.items()}
-    if isinstance(value, list | tuple):
-        return [_marked(member) for member in value]
-    is_finite = not isinstance(value, float) or math.isfinite(value)
-    return value if is_finite and not has_infinite(value) else NanOrInfinity()
+        if has_equal_keys(dict.fromkeys(value)):
+            yield loc, "two keys of the same text"
+        for key, member in value.items():
+            yield from places_beyond_json(member, (*loc, key))
+    elif isinstance(value, list | tuple):
+        for index, member in enumerate(value):
+            yield from places_beyond_json(member, (*loc, index))
+    elif has_infinite(value):
+        yield loc, "NaN or an infinite number"
+    else:
+        try:
+            orjson.dumps(value)
+        except orjson.JSONEncodeError as error:
+            yield loc, str(error)
 
 
 Flow = Callable[..., Any] | str | os.PathLike[str] | Mapping[str, Any]
@@ -446,7 +395,7 @@ def define_suite(
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
     # Which addresses may be read depends on the run's store; each is read once, by the run.
-    if not names_objects(raw["cases"]) and not names_stored_cases(raw["cases"]):
+    if not names_stored_cases(raw["cases"]):
         suite.read(LoadOptions(environment=os.environ, secrets_required=False))
     return suite
 
@@ -584,9 +533,6 @@ def _scorer(scorer: Any, names: LocalNames) -> Any:
     return {**named, **names.describe(scorer)}
 
 
-_LISTS: Final = ("scorers", "gates")
-
-
 def with_importable_names(
     suite: EvalSuite, module: ModuleType, name: str, imports: ImportPolicy
 ) -> EvalSuite:
@@ -625,29 +571,15 @@ def _is_imported_as(reference: str, value: Any, imports: ImportPolicy) -> bool:
         return False
 
 
-def _renamed(raw: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(value: Any, references: Mapping[str, str]) -> Any:
     """Return what a suite file would say, its functions by their references."""
-
-    def renamed(entry: Any) -> Any:
-        if not isinstance(entry, Mapping) or entry.get("callable") not in references:
-            return entry
-        written = {key: value for key, value in entry.items() if key != "behaviour"}
-        return {**written, "callable": references[entry["callable"]]}
-
-    changed = {**raw, **{key: _each(raw[key], renamed) for key in _LISTS if key in raw}}
-    flow = raw.get("flow")
-    if isinstance(flow, Mapping):
-        changed["flow"] = {key: renamed(value) for key, value in renamed(flow).items()}
-    if isinstance(raw.get("cases"), list):
-        changed["cases"] = [_renamed_case(case, renamed) for case in raw["cases"]]
-    return changed
-
-
-def _renamed_case(case: Any, renamed: Callable[[Any], Any]) -> Any:
-    if not isinstance(case, Mapping) or "assertions" not in case:
-        return case
-    return {**case, "assertions": _each(case["assertions"], renamed)}
-
-
-def _each(entries: Any, renamed: Callable[[Any], Any]) -> Any:
-    return [renamed(entry) for entry in entries] if isinstance(entries, list) else entries
+    if isinstance(value, list):
+        return [_renamed(member, references) for member in value]
+    if not isinstance(value, Mapping):
+        return value
+    local = value.get("callable")
+    reference = references.get(local) if isinstance(local, str) else None
+    if reference is not None:
+        value = {key: member for key, member in value.items() if key != "behaviour"}
+    renamed = {key: _renamed(member, references) for key, member in value.items()}
+    return renamed if reference is None else {**renamed, "callable": reference}

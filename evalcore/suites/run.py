@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import threading
 import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
@@ -170,19 +170,13 @@ def _failure(file: str, line: int | None, message: str) -> LoadError:
 
 def _defined(module: ModuleType, file: str) -> list[EvalSuite]:
     """Return the suites that a module has, each once."""
-    suites: list[EvalSuite] = []
-    for suite in _named(module, file):
-        if all(suite is not other for other in suites):
-            suites.append(suite)
-    return suites
-
-
-def _named(module: ModuleType, file: str) -> Iterator[EvalSuite]:
+    suites: dict[int, EvalSuite] = {}
     for name, value in vars(module).items():
         if name == _SUITES:
-            yield from _listed(value, file)
+            suites |= {id(suite): suite for suite in _listed(value, file)}
         elif isinstance(value, EvalSuite) and not name.startswith("_"):
-            yield value
+            suites[id(value)] = value
+    return list(suites.values())
 
 
 def _listed(value: Any, file: str) -> Iterator[EvalSuite]:
@@ -210,39 +204,25 @@ def _listed(value: Any, file: str) -> Iterator[EvalSuite]:
         yield member
 
 
-@dataclass(frozen=True, slots=True)
-class SuiteInFile:
-    """The path of a suite in any format; a Python file has to have one suite."""
+def read_suite_file(path: Path, options: LoadOptions) -> Suite:
+    """Return the suite in a file of any format; a Python file has to have one suite.
 
-    path: Path
-
-    def read(self, options: LoadOptions, *, baseline: str | None = None) -> Suite:
-        """Return the suite, compared with the variant `baseline` if that is named.
-
-        Raises `LoadError` with every mistake in the file, `UsageError` for a Python file of several
-        suites.
-        """
-        name = str(self.path)
-        if not self.path.exists():
-            raise LoadError((Problem(name, None, "", missing_file(self.path)),))
-        # A notebook runs a file again after a change.
-        root_modules().forget_changed()
-        if baseline is not None:
-            options = replace(options, baseline=baseline)
-        if self.path.suffix != SUFFIX:
-            return load_suite(self.path, options)
-        roots = (self.path.resolve().parent, Path.cwd())
-        allowed = options.allow_imports or ()
-        suites = load_module_suites(self.path, options, ImportPolicy(roots, allowed))
-        if len(suites) > 1:
-            names = ", ".join(suite.definition.name for suite in suites)
-            raise UsageError(f"{name} has {len(suites)} suites ({names}): import the one to run")
-        return suites[0]
-
-
-def as_suite_file(suite: Any) -> SuiteInFile | None:
-    """Return the file that a path names; None for what is no path."""
-    return SuiteInFile(Path(suite)) if isinstance(suite, str | os.PathLike) and suite else None
+    Raises `LoadError` with every mistake in the file, `UsageError` for a Python file of several
+    suites.
+    """
+    name = str(path)
+    if not path.exists():
+        raise _failure(name, None, missing_file(path))
+    # A notebook runs a file again after a change.
+    root_modules().forget_changed()
+    if path.suffix != SUFFIX:
+        return load_suite(path, options)
+    roots = (path.resolve().parent, Path.cwd())
+    suites = load_module_suites(path, options, ImportPolicy(roots, options.allow_imports or ()))
+    if len(suites) > 1:
+        names = ", ".join(suite.definition.name for suite in suites)
+        raise UsageError(f"{name} has {len(suites)} suites ({names}): import the one to run")
+    return suites[0]
 
 
 Store = ObjectStore | str | os.PathLike[str]
@@ -322,32 +302,16 @@ async def run_suite_async(
 
 def off_the_loop(call: Callable[[], T]) -> T:
     """Return what `call` does; in a thread of its own if this one has a running event loop."""
-    if not _is_in_loop():
-        return call()
-    results: list[T] = []
-    raised: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            results.append(call())
-        except BaseException as error:  # noqa: BLE001 - raised again where it was called
-            raised.append(error)
-
-    thread = threading.Thread(target=run, name="evalcore-run")
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
-    return results[0]
-
-
-def _is_in_loop() -> bool:
-    """Whether this thread has a running event loop. What is raised later has no part in this."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        is_in_loop = False
+    else:
+        is_in_loop = True
+    if not is_in_loop:  # what is raised has no part in the question
+        return call()
+    with ThreadPoolExecutor(1, "evalcore-run") as pool:
+        return pool.submit(call).result()
 
 
 def check_mode(mode: object, example: str) -> None:
@@ -405,15 +369,15 @@ class _Call:
         if unknown:
             hint = suggest(min(unknown), RunChoices.__annotations__)
             raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
-        named = suite if isinstance(suite, EvalSuite) else as_suite_file(suite)
-        if named is None:
+        is_path = isinstance(suite, str | os.PathLike) and bool(suite)
+        if not isinstance(suite, EvalSuite) and not is_path:
             raise UsageError(
                 "run_suite() takes what define_suite() returns, or the path of a suite file, not "
                 f"{repr(suite)[:80]}"
             )
         check_mode(mode, "run_suite(suite, mode='live')")
         _check_store(store)
-        self._suite, self._mode, self._store = named, mode, store
+        self._suite, self._mode, self._store = suite, mode, store
         self._chosen, self._stopper = chosen, stopper
 
     def run(self) -> SuiteReport:
@@ -431,7 +395,7 @@ class _Call:
         configured = read_settings(os.environ, Path.cwd())
         loaded = self._read((*configured.allow_imports, *allowed))
         imports = import_policy(loaded.definition.source.folder, allowed)
-        default = configured.isolation if isinstance(self._suite, SuiteInFile) else Isolation.INLINE
+        default = Isolation.INLINE if isinstance(self._suite, EvalSuite) else configured.isolation
         execute = ExecuteOptions(
             imports=imports,
             concurrency=chosen.get("concurrency"),
@@ -451,10 +415,13 @@ class _Call:
         """
         suite, options = self._suite, self._load_options()
         baseline = name_chosen(self._chosen.get("baseline"), "baseline")
-        if isinstance(suite, SuiteInFile):
-            return suite.read(replace(options, allow_imports=allowed), baseline=baseline)
-        changed = {} if baseline is None else {"baseline": baseline}
-        return replace(suite.read(options, **changed), objects=suite.objects)
+        if isinstance(suite, EvalSuite):
+            changed = {} if baseline is None else {"baseline": baseline}
+            return replace(suite.read(options, **changed), objects=suite.objects)
+        options = replace(options, allow_imports=allowed)
+        if baseline is not None:
+            options = replace(options, baseline=baseline)
+        return read_suite_file(Path(suite), options)
 
     def _load_options(self) -> LoadOptions:
         chosen = self._chosen

@@ -25,7 +25,7 @@ from evalcore.scripts.program import (
     read_levels,
 )
 from evalcore.scripts.score import score_of, text_of
-from evalcore.scripts.statements import RaisingCollector
+from evalcore.scripts.statements import RaisingCollector, run_body
 from evalcore.scripts.tools import ToolReader
 from evalcore.targets.options import (
     ENVIRONMENT,
@@ -90,7 +90,7 @@ class ScriptTarget:
         run = self._running(work)
         try:
             scope = test.enter(self._outermost, work.iteration)
-            value = await test.run_in(scope, run)
+            value = await run_body(test.body, scope, run)
             judged = judged_values(work.case.metadata.get(JUDGED_VALUES, ()), scope)
         except Exception as error:  # noqa: BLE001 - an exception of a test's tools is its result
             raise _failure(error, self._secrets) from None

@@ -15,7 +15,7 @@ import orjson
 
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import BEFORE, EACH, Case, Hook, HookName, WorkspaceSpec, spec_of
+from evalcore.model.suite import EACH, Case, HookName, WorkspaceSpec, spec_of
 from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.trust.imports import NO_COMMANDS
 from evalcore.trust.machine_faults import told_as_fault, waited_out
@@ -375,19 +375,9 @@ class WorkspaceFolder:
             raise TargetError("workspace", message) from error
 
     async def _run(self, name: HookName, hook_input: HookInput) -> None:
-        """Run the workspace's hook and the target's; of `after` hooks each runs in any case."""
+        """Run the workspace's hook of this name, if it has one."""
         self._hooks_started = self._hooks_started or name is HookName.BEFORE_ALL
-        hook, of_target = self.spec.hooks.get(name), self.spec.target_hooks.get(name)
-        if name in BEFORE:
-            await self._run_hook(name, hook, hook_input)
-            await self._run_hook(f"{name} of the target", of_target, hook_input)
-            return
-        try:
-            await self._run_hook(f"{name} of the target", of_target, hook_input)
-        finally:
-            await self._run_hook(name, hook, hook_input)
-
-    async def _run_hook(self, name: str, hook: Hook | None, hook_input: HookInput) -> None:
+        hook = self.spec.hooks.get(name)
         if hook is None:
             return
         self._files_complete = False

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
@@ -40,12 +40,11 @@ from evalcore.formats.sources import (
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
-from evalcore.formats.test_file.shapes import (
+from evalcore.formats.test_file.cases import (
+    SuiteDefaults,
     SuiteExecution,
-    TargetEntry,
-    TargetReference,
     TestFile,
+    TestReader,
     TestSuite,
 )
 from evalcore.formats.variables import Variables, interpolate, variables_for
@@ -67,76 +66,6 @@ from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
 from evalcore.wording import Loc, path_text, there_are
-
-_LOC: Final[Loc] = ("execution", "targets")
-_WITHOUT_WORKSPACE: Final = (
-    "has no effect: hooks run in a workspace, and the suite has none; add `workspace`"
-)
-_DEFINED: Final = "has no effect: a target of this name is defined; write another name"
-
-
-class TargetReferences:
-    """The targets that a suite lists. A `use_target` defines its name for the whole suite."""
-
-    def __init__(
-        self,
-        entries: Sequence[TargetEntry],
-        targets: Targets,
-        problems: Problems,
-        warnings: CaseWarnings,
-    ) -> None:
-        self._targets, self._problems, self._warnings = targets, problems, warnings
-        self._references: dict[str, tuple[Loc, TargetReference]] = {}
-        for index, entry in enumerate(entries):
-            reference: TargetReference = {"name": entry} if isinstance(entry, str) else entry
-            self._add(reference, (*_LOC, index))
-
-    def _add(self, reference: TargetReference, loc: Loc) -> None:
-        name = reference["name"]
-        if name in self._references:
-            if self._references[name][1] != reference:
-                self._problems.add(loc, f"'{name}' is listed twice; give one another name")
-            return
-        self._references[name] = loc, reference
-        other = reference.get("use_target")
-        if other is None:
-            return
-        if name in self._targets:
-            self._warn((*loc, "use_target"), _DEFINED)
-        else:
-            definition = {"name": name, "use_target": other}
-            self._targets.define(name, definition, loc, self._problems)
-
-    def variants(
-        self, workspaces: WorkspaceReader | None, forced: str | None
-    ) -> tuple[Variant, ...]:
-        """Return a variant for each target, called as it; note targets that there are not.
-
-        With a `forced` target there is the unchanged variant alone, with the hooks that are listed
-        for that target. `workspaces` is None for a suite without a workspace.
-        """
-        if forced is not None:
-            return (replace(DEFAULT_VARIANT, hooks=self._hooks(forced, workspaces)),)
-        for name, (loc, _) in self._references.items():
-            self._targets.use(name, loc, self._problems)
-        return tuple(
-            Variant(name, name, hooks=self._hooks(name, workspaces)) for name in self._references
-        )
-
-    def _hooks(self, name: str, workspaces: WorkspaceReader | None) -> Mapping[str, Any]:
-        """Return the hooks of a target; none if it is not listed."""
-        loc, reference = self._references.get(name, ((), {"name": name}))
-        hooks = reference.get("hooks")
-        if not hooks:
-            return {}
-        if workspaces is None:
-            self._warn((*loc, "hooks"), _WITHOUT_WORKSPACE)
-            return {}
-        return workspaces.hooks_of_target(hooks, (*loc, "hooks"), self._problems)
-
-    def _warn(self, loc: Loc, text: str) -> None:
-        self._warnings.add(text, loc, self._problems)
-
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -276,8 +205,6 @@ class _SuiteLevel:
         )
         self._refuse_conflicts()
         self.notes = CaseWarnings(strict=options.strict)
-        entries = self.execution.get("targets", ())
-        self._references = TargetReferences(entries, self.targets, problems, self.notes)
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets, options.file_rules)
         self.programs = program_assertions(path.parent)
@@ -411,8 +338,7 @@ class _SuiteLevel:
     def _variants(self) -> tuple[Variant, ...]:
         """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
         if "targets" in self.execution:
-            workspaces = self.workspaces if "workspace" in self.raw else None
-            return self._references.variants(workspaces, self.options.target)
+            return self._listed_variants(self.execution["targets"])
         variants = self._settings.variants()
         for index, variant in enumerate(variants):
             loc = ("evalcore", "variants", index)
@@ -422,6 +348,17 @@ class _SuiteLevel:
             if name is not None and variant.config:
                 self.targets.use_variant(name, variant, (*loc, "config"), self.problems)
         return variants
+
+    def _listed_variants(self, names: Sequence[str]) -> tuple[Variant, ...]:
+        """Return a variant for each target, called as it; of a chosen target the unchanged one."""
+        if self.options.target is not None:
+            return (DEFAULT_VARIANT,)
+        for index, name in enumerate(names):
+            loc = ("execution", "targets", index)
+            if name in names[:index]:
+                self.problems.add(loc, f"'{name}' is listed twice; remove one of them")
+            self.targets.use(name, loc, self.problems)
+        return tuple(Variant(name, name) for name in dict.fromkeys(names))
 
     def _baseline(self) -> str | None:
         if self.options.target and self.execution.get("targets"):
@@ -468,7 +405,7 @@ def test_file_schema() -> dict[str, Any]:
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
     parts = [
-        definitions[name] for name in ("SuiteExecution", "TestAlias", "TestExecution", "TurnAlias")
+        definitions[name] for name in ("SuiteExecution", "TestShape", "TestExecution", "TurnShape")
     ]
     for shape in (schema, *parts):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():

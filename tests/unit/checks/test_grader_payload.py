@@ -107,42 +107,6 @@ def test_changes_of_files_are_one_diff_as_git_writes_it(tmp_path: Path) -> None:
     assert payload_of(None, subject(tmp_path, case))["file_changes"] is None
 
 
-@pytest.mark.parametrize(
-    ("version", "written", "output"),
-    [
-        (None, {}, "text"),
-        ("4.9.1", {}, "messages"),
-        ("4.37.9-next.1", {}, "messages"),
-        ("4.38.0", {}, "text"),
-        ("4.9.1", {"output_as": "text"}, "text"),
-        (None, {"output_as": "messages"}, "messages"),
-    ],
-)
-def test_output_has_the_form_of_the_sdk_that_is_installed(
-    tmp_path: Path, version: str | None, written: dict[str, Any], output: str
-) -> None:
-    (tmp_path / ".git").mkdir()
-    evals = tmp_path / "evals"
-    evals.mkdir()
-    if version is not None:
-        sdk = tmp_path / "node_modules" / "@agentv" / "eval"
-        sdk.mkdir(parents=True)
-        (sdk / "package.json").write_text(f'{{"version": "{version}"}}')
-    params = read({"command": ["x"], **written}, evals)
-    assert params.get("output_as", "text") == output
-
-
-def test_an_sdk_may_be_a_package_of_the_repository_itself(tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
-    for name, package, version in [("eval", "@agentv/eval", "4.9.1"), ("sdk", "another", "1.0")]:
-        (tmp_path / "packages" / name).mkdir(parents=True)
-        manifest = f'{{"name": "{package}", "version": "{version}"}}'
-        (tmp_path / "packages" / name / "package.json").write_text(manifest)
-    assert read({"command": "x"}, tmp_path)["output_as"] == "messages"
-    (tmp_path / "packages" / "eval" / "package.json").write_text("[]")
-    assert "output_as" not in read({"command": "x"}, tmp_path)
-
-
 def test_keys_that_the_type_does_not_know_are_the_programs_configuration(tmp_path: Path) -> None:
     written = {"command": "x", "limit": 3, "weight": 2, "config": {"limit": 4, "k": True}}
     config = read({**written, "fields": ["a"], "threshold": 0.5}, tmp_path)["config"]

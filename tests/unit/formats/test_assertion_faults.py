@@ -62,6 +62,7 @@ CANNOT_BE_APPLIED = {
     "pattern": ("{type: regex, value: '(['}", ".value", "invalid pattern '(['"),
     "negated": ("{type: not-regex, value: '(['}", ".value", "invalid pattern '(['"),
     "flags": ("{type: regex, value: x, config: {flags: q}}", ".config.flags", "unknown flag 'q'"),
+    "dialect": ("{type: regex, value: x, config: {dialect: q}}", ".value", "unknown dialect 'q'"),
     "schema": ("{type: is-json, value: {type: strng}}", ".value.type", "invalid JSON Schema"),
     "inner schema": (
         "{type: contains-json, value: {properties: {a: {minimum: x}}}}",

@@ -86,15 +86,6 @@ def test_a_missing_variable_is_a_mistake(tmp_path: Path) -> None:
     )
 
 
-def test_a_description_may_speak_of_references_that_cannot_be_read(tmp_path: Path) -> None:
-    text = """\
-        description: "Shows ${{ VAR }} and ${{ EVAL_NO }}"
-        tests: [{id: a, description: "Has ${{ HOME }}", input: b, fixtures: {output: x},
-                 assertions: [{type: contains, value: x}]}]
-        """
-    assert set(cases_of(tmp_path, text, environment={"HOME": "/root"})) == {"a"}
-
-
 @pytest.mark.parametrize(
     "text",
     [

@@ -94,14 +94,12 @@ def test_checks_compare_as_inspects_scorers_do(
     assert CHECKS[function](output, {"config": config}) is passes
 
 
-def test_older_logs_name_their_scorers_in_the_results(tmp_path: Path) -> None:
+def test_scorers_of_older_logs_are_those_of_the_samples(tmp_path: Path) -> None:
     log = orjson.loads((FILES / "inspect/numeric.json").read_bytes())
-    (scorer,) = log["eval"].pop("scorers")
-    log["results"] = {"scores": [{"scorer": scorer["name"], "params": scorer["options"]}]}
+    log["eval"].pop("scorers")
     (tmp_path / "old.json").write_bytes(orjson.dumps(log))
     content = yaml.safe_load(converted(None, "old.json", tmp_path)[0].read_text("utf-8"))
-    config = content["cases"][0]["assertions"][0]["config"]
-    assert (config["numeric"], config["location"]) == (True, "any")
+    assert content["cases"][0]["assertions"][0]["name"] == "match"
 
 
 def test_a_log_without_samples_says_so(tmp_path: Path) -> None:
@@ -120,14 +118,6 @@ def test_datasets_are_test_files_whose_targets_are_contained(tmp_path: Path) -> 
     ]
     assert [test["id"] for test in content["tests"]] == ["peru", "sample-2", "sample-3"]
     assert "a dataset does not say how answers are scored" in notes[0]
-
-
-def test_choices_become_part_of_the_question(tmp_path: Path) -> None:
-    suite, notes = converted("inspect", "choices.json", tmp_path)
-    case = yaml.safe_load(suite.read_text("utf-8"))["cases"][0]
-    assert "A) ant\nB) cat\nC) whale" in case["input"]
-    assert case["assertions"][0]["config"] == {"targets": ["C"]}
-    assert any(note.startswith("sample 2: sandbox:") for note in notes)
 
 
 def test_samples_without_a_target_are_left_out(tmp_path: Path) -> None:
@@ -193,8 +183,8 @@ def test_the_model_of_the_role_grader_judges(
     assert ("no model that grades is named" in "\n".join(notes.lines)) == (judge is None)
 
 
-def test_choices_that_are_no_list_are_named(tmp_path: Path) -> None:
-    row = '{"input": "a?", "target": "A", "choices": %s}\n'
-    (tmp_path / "d.jsonl").write_text(row % '["x", "y"]' + row % '"xy"' + row % "3", "utf-8")
+def test_samples_with_choices_are_left_out(tmp_path: Path) -> None:
+    row = '{"input": "a?", "target": "A"%s}\n'
+    (tmp_path / "d.jsonl").write_text(row % "" + row % ', "choices": ["x", "y"]', "utf-8")
     _, notes = converted(None, "d.jsonl", tmp_path)
-    assert "sample 2, sample 3: the sample is left out: its choices are no list" in notes
+    assert "sample 2: the sample is left out: it has choices; import a log of its task" in notes

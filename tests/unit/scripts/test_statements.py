@@ -14,7 +14,7 @@ from evalcore.expressions.engine import ExpressionError
 from evalcore.providers.chat import ChatModel
 from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels
-from evalcore.scripts.statements import RaisingCollector
+from evalcore.scripts.statements import RaisingCollector, run_body
 from evalcore.scripts.tools import ToolReader
 from evalcore.trust.imports import ImportPolicy
 
@@ -37,7 +37,7 @@ def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader, open_servers({})))
     assert made is not None
     run = Iteration(ImportPolicy(), NoModels(), NoServers())
-    return asyncio.run(made.run({"env": {}}, iteration, run))
+    return asyncio.run(run_body(made.body, made.enter({"env": {}}, iteration), run))
 
 
 RESULTS: dict[str, tuple[str, Any]] = {
@@ -228,7 +228,7 @@ def test_data_is_made_anew_for_each_iteration() -> None:
     run = Iteration(ImportPolicy(), NoModels(), NoServers())
 
     for iteration in range(2):
-        assert asyncio.run(test.run({}, iteration, run)) == [1, 2]
+        assert asyncio.run(run_body(test.body, test.enter({}, iteration), run)) == [1, 2]
 
 
 def test_what_a_loader_would_refuse_is_refused() -> None:

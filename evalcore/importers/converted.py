@@ -169,11 +169,6 @@ def as_criteria(text: str) -> str:
     return f"Criteria: {text}\n" if is_file else text
 
 
-def is_structured(values: Sequence[Any]) -> bool:
-    """Whether a value is no text, which test files cannot compare."""
-    return any(value is not None and not isinstance(value, str) for value in values)
-
-
 def as_input(value: Any) -> Any:
     """Return an input as a suite has it: text, a mapping, messages; other values as their JSON."""
     messages = chat_messages(value)

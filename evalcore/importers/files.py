@@ -292,6 +292,7 @@ class PromptfooOptions(TypedDict, total=False):
     suffix: str | None
     transform: str | None
     postprocess: str | None
+    provider: Any
 
 
 @with_config(OPEN)
@@ -303,6 +304,7 @@ class PromptfooTest(TypedDict, total=False):
     options: PromptfooOptions | None
     metadata: dict[str, Any] | None
     threshold: float | None
+    providerOutput: Any
 
 
 @with_config(OPEN)
@@ -310,6 +312,12 @@ class PromptfooConfiguration(TypedDict, total=False):
     """A configuration of promptfoo."""
 
     description: str | None
+    prompts: Any
+    providers: Any
+    targets: Any
+    env: Any
+    defaultTest: Any
+    assertionTemplates: Any
     tests: Any
     scenarios: list[Any] | None
     evaluateOptions: dict[str, Any] | None

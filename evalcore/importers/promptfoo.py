@@ -25,6 +25,7 @@ from evalcore.importers.files import (
     ForeignFile,
     PromptfooAssertion,
     PromptfooConfiguration,
+    PromptfooOptions,
     PromptfooTest,
     check_shape,
 )
@@ -468,7 +469,7 @@ def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
         elif key in ("__prefix", "__suffix"):
             options[key.removeprefix("__")] = value
         elif key.startswith("__metadata:"):
-            metadata |= _metadata(key.removeprefix("__metadata:"), value)
+            metadata |= {key.removeprefix("__metadata:"): value} if value.strip() else {}
         elif key.startswith("__expected"):
             asserts += [assertion_of_text(value.strip())] if value.strip() else []
         elif key == "__threshold":
@@ -477,15 +478,6 @@ def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
             test[key.removeprefix("__")] = value
     metric = {"metric": cells["__metric"]} if cells.get("__metric") else {}
     return test | {"assert": [{**each, **metric} for each in asserts]}
-
-
-def _metadata(name: str, value: str) -> dict[str, Any]:
-    if not value.strip():
-        return {}
-    if name.endswith("[]"):
-        listed = re.split(r"(?<!\\),", value)
-        return {name[:-2]: [each.strip().replace("\\,", ",") for each in listed]}
-    return {name: value}
 
 
 def _listed_cells(text: str) -> list[str]:
@@ -519,9 +511,6 @@ def assertion_of_text(text: str) -> dict[str, Any]:
 
 
 Test = dict[str, Any]
-
-
-_ELSEWHERE: Final = re.compile(r"^(?:https?|huggingface|az|s3|gs)://")
 
 
 def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[Test]:
@@ -599,8 +588,6 @@ class _TestReader:
     def _of_files(self, entry: Any, position: str) -> Iterator[Test]:
         if not isinstance(entry, str):
             raise NotTakenOverError("they are neither a list nor a file")
-        if _ELSEWHERE.match(entry):
-            raise NotTakenOverError(f"{entry} is kept elsewhere; save it as a file")
         for path in named_files(self._folder, entry):
             value = read_value(path)
             for number, row in enumerate(value if isinstance(value, list) else [value], 1):
@@ -660,45 +647,7 @@ def _choices(value: Any, folder: Path) -> list[Any]:
 
 def _content(path: Path) -> Any:
     value = read_value(path)
-    if isinstance(value, str):
-        return value.strip()
-    if path.suffix.lower() in (".yaml", ".yml"):
-        return orjson.dumps(value).decode()
-    return path.read_text("utf-8").strip()
-
-
-_READ: Final = (
-    "$schema",
-    "description",
-    "prompts",
-    "providers",
-    "targets",
-    "tests",
-    "scenarios",
-    "defaultTest",
-    "evaluateOptions",
-    "assertionTemplates",
-)
-# What is about promptfoo's own program, and changes no result.
-_OWN: Final = (
-    "outputPath",
-    "sharing",
-    "writeLatestResults",
-    "commandLineOptions",
-    "metadata",
-    "tags",
-)
-_TEST_KEYS: Final = (
-    "description",
-    "vars",
-    "assert",
-    "options",
-    "threshold",
-    "metadata",
-    "providerOutput",
-    AT,
-)
-_OPTION_KEYS: Final = ("prefix", "suffix", "transform", "postprocess", "provider")
+    return value.strip() if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
@@ -707,7 +656,7 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
     raw = as_json(file.value)
     raw = resolved_refs(raw, raw)
     folder = file.path.parent
-    for key in raw.keys() - {*_READ, *_OWN, "env"}:
+    for key in raw.keys() - {*PromptfooConfiguration.__annotations__, "$schema"}:
         notes.add(f"'{key}' is not taken over")
     if raw.get("env"):
         notes.add("'env': set these variables in the environment or in a .env file")
@@ -716,7 +665,6 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
     key = "providers" if raw.get("providers") else "targets"
     targets = providers.read_all(raw.get(key), key)
     reader = _CaseReader(folder, module, GradingProviders(providers, notes), notes)
-    reader.transform = _shared_transform(targets, providers, notes)
     prompts = read_prompts(raw.get("prompts"), folder, notes)
     cases: dict[str, ConvertedCase] = {}
     keys = {f"prompt-{number}": prompt for number, prompt in enumerate(prompts, 1)}
@@ -754,25 +702,13 @@ def _section(options: Mapping[str, Any]) -> dict[str, Any]:
     return section
 
 
-def _shared_transform(
-    targets: Sequence[Mapping[str, Any]], providers: Providers, notes: Notes
-) -> str | None:
-    """Return the transform of the providers, if all have the same."""
-    transforms = {providers.transforms.get(target["name"]) for target in targets}
-    if len(transforms) > 1:
-        notes.add("providers with different transforms: their outputs are checked as they are")
-        return None
-    return transforms.pop() if transforms else None
-
-
 class _CaseReader:
-    """Makes cases of tests; `transform` is that of the providers."""
+    """Makes cases of tests."""
 
     def __init__(
         self, folder: Path, module: ChecksModule, judges: GradingProviders, notes: Notes
     ) -> None:
         self.judges, self._notes = judges, notes
-        self.transform: str | None = None
         self._assertions = Assertions(module, judges, notes, folder)
 
     def read(self, test: Test, number: int, prompts: Mapping[str, Prompt]) -> ConvertedCase | None:
@@ -811,8 +747,7 @@ class _CaseReader:
         listed = test["assert"]
         options = test.get("options") or {}
         own = options.get("transform") or options.get("postprocess")
-        scripts = [each for each in (self.transform, own) if each]
-        context = TestContext(variables, scripts, options.get("provider"))
+        context = TestContext(variables, [own] if own else [], options.get("provider"))
         assertions = self._assertions.read_all(listed, test.get("threshold"), context)
         if listed and not assertions:
             self._notes.add("the test is left out: nothing of it has a counterpart", test[AT])
@@ -820,10 +755,10 @@ class _CaseReader:
         return assertions
 
     def _note_unused(self, test: Mapping[str, Any], position: str) -> None:
-        for key in test.keys() - set(_TEST_KEYS):
+        for key in test.keys() - {*PromptfooTest.__annotations__, "assert", AT}:
             self._notes.add(f"'{key}' of a test is not taken over", position)
         options = test.get("options") or {}
-        for key in options.keys() - set(_OPTION_KEYS):
+        for key in options.keys() - PromptfooOptions.__annotations__.keys():
             self._notes.add(f"'options.{key}' is not taken over", position)
         if (test.get("metadata") or {}).get("conversationId"):
             reason = "conversationId: each test is asked by itself; a conversation is one test"

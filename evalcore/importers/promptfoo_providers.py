@@ -549,7 +549,7 @@ _RENAMED: Final = {
 _ENV: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 _PROMPT: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 _DUMPED: Final = re.compile(r"\{\{\s*prompt\s*\|\s*dump\s*\}\}")
-_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay", "transform")
+_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
 _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
@@ -587,7 +587,6 @@ class Providers:
     def __init__(self, module: ChecksModule, notes: Notes, folder: Path) -> None:
         self._module, self._notes, self._folder = module, notes, folder
         self.targets: dict[str, Target] = {}
-        self.transforms: dict[str, str] = {}
 
     def read_all(self, written: Any, key: str) -> list[Target]:
         """Return the targets of the configuration's providers; note those without a counterpart."""
@@ -626,8 +625,6 @@ class Providers:
         target = {"name": label, **map_texts(target, _with_variables)}
         for key in options.keys() - {*_WITHOUT_EFFECT}:
             self._notes.add(f"'{key}' of a provider is not taken over", position)
-        if isinstance(options.get("transform"), str):
-            self.transforms[label] = options["transform"]
         self.targets[label] = target
         return target
 

@@ -148,21 +148,15 @@ def convert(file: ForeignFile, source: str, options: ImportOptions, notes: Notes
     return Converted(form, options.name, tuple(cases.values()), judges=judges)
 
 
-def rows_in(value: Any, preset: Preset) -> Any:
-    """Return the rows of an export: a list, or what stands in a document under one of its keys."""
-    for key in preset.lists:
-        if isinstance(value, Mapping) and key in value:
-            value = value[key]
-    return value
-
-
 def _listed(value: Any, preset: Preset, notes: Notes) -> Any:
-    if isinstance(value, Mapping):
-        inner = value.get(preset.lists[0])
-        for key, other in (inner if isinstance(inner, Mapping) else value).items():
-            if key not in preset.lists and isinstance(other, list) and other:
-                notes.add(f"{key} are not taken over")
-    return rows_in(value, preset)
+    """Return the rows of an export: a list, or what stands in a document under one of its keys."""
+    for name in preset.lists:
+        if isinstance(value, Mapping) and name in value:
+            for key, other in value.items():
+                if key != name and isinstance(other, list) and other:
+                    notes.add(f"{key} are not taken over")
+            value = value[name]
+    return value
 
 
 def _cases(

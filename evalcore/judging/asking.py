@@ -108,7 +108,7 @@ def added(metrics: Sequence[Metrics]) -> Metrics:
     )
 
 
-class CannedJudges:
+class CannedJudges(NoJudges):
     """Every judge gives the same reply, a text or a JSON value; there are no embeddings."""
 
     def __init__(self, reply: Any) -> None:
@@ -117,14 +117,6 @@ class CannedJudges:
     async def ask(self, spec: JudgeSpec, question: JudgeQuestion) -> JudgeAnswer:  # noqa: ARG002 - the protocol's parameters
         """Return the reply."""
         return JudgeAnswer(self._text, "judge")
-
-    async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
-        """Raise `TargetError`."""
-        return await NO_JUDGES.embed(spec, texts)
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:  # noqa: ARG002 - the protocol's parameters
-        """Return True."""
-        return True
 
 
 def cosine(left: Sequence[float], right: Sequence[float]) -> float:

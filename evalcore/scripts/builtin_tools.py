@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mimetypes
+import re
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -29,40 +30,9 @@ _ON: Final = ("raise_exception", "return_error", "return_empty")
 _AGENT: Final = "Mozilla/5.0 (compatible; evalcore)"
 _HIDDEN: Final = frozenset({"script", "style", "noscript", "template", "head"})
 _MARKS: Final = {"li": "* ", **{f"h{level}": f"{'#' * level} " for level in range(1, 7)}}
-_BLOCKS: Final = frozenset(
-    [
-        "address",
-        "article",
-        "aside",
-        "blockquote",
-        "br",
-        "dd",
-        "div",
-        "dl",
-        "dt",
-        "footer",
-        "form",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "header",
-        "hr",
-        "li",
-        "main",
-        "nav",
-        "ol",
-        "p",
-        "pre",
-        "section",
-        "table",
-        "td",
-        "th",
-        "tr",
-        "ul",
-    ]
+_BLOCKS: Final = re.compile(
+    "address|article|aside|blockquote|br|d[dlt]|div|footer|form|h[1-6r]|header|li|main|nav|[ou]l|p|pre"
+    "|section|table|t[dhr]"
 )
 
 
@@ -174,7 +144,7 @@ def _pieces(element: Any, *, markdown: bool) -> Iterator[str]:
     if markdown and tag == "a" and element.get("href"):
         yield f"[{_label(element)}]({element.get('href')})"
         return
-    around = "\n" if tag in _BLOCKS else ""
+    around = "\n" if _BLOCKS.fullmatch(tag) else ""
     yield around + (_MARKS.get(tag, "") if markdown else "")
     yield _shown(element.text, markdown=markdown)
     for child in element:

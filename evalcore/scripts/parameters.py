@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, field_validator
 
+from evalcore.jsonvalues import own_copy
 from evalcore.scripts.iteration import ToolError
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 from evalcore.shapes import Text
@@ -112,7 +113,7 @@ def checked_input(
         if name not in params:
             if parameter.required:
                 raise ToolError("ValidationError", f"{tool}: parameter '{name}' is required")
-            values[name] = _copied(parameter.default)
+            values[name] = own_copy(parameter.default)
             continue
         try:
             values[name] = parameter.adapter.validate_python(params[name])
@@ -122,12 +123,6 @@ def checked_input(
             message = f"parameter '{name}' ({parameter.type}): expected {reason}, got {value}"
             raise ToolError("ValidationError", f"{tool}: {message}") from error
     return values
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
-    return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def json_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from evalcore.scripts.statements import (
     ScriptPart,
     StatementCompiler,
     Toolbox,
-    ToolEntry,
     any_waits,
     read_shape,
 )
@@ -144,7 +143,7 @@ def open_servers(servers: Mapping[str, Any]) -> Toolbox:
     """
     box = Toolbox()
     for tool in score_tools():
-        box.add(ToolEntry(tool, (), lambda _: "the tools that need no import"))
+        box.add(tool, "the tools that need no import")
     for name, server in servers.items():
         if server.get("auto_import_scope") == "shared":
             box.open.append(server_tools(f"{name}_", name, ("*",)))

@@ -89,14 +89,6 @@ def read_shape(
     return instance
 
 
-class ToolEntry(NamedTuple):
-    """A tool and where it is defined: a path in its file, and what finds its line there."""
-
-    tool: Tool
-    loc: Loc
-    line: Callable[[Loc], str]
-
-
 class Toolbox:
     """The tools of one list; what it lacks is looked for in the one around it.
 
@@ -105,25 +97,26 @@ class Toolbox:
 
     def __init__(self, parent: Toolbox | None = None, *, chain: bool = False) -> None:
         """Take the toolbox around it; `chain` says that no name of it may be defined again."""
-        self.tools: dict[str, ToolEntry] = {}
+        self.tools: dict[str, Tool] = {}
+        self._places: dict[str, str] = {}
         self.open: list[OpenPrefix] = []
         self._parent = parent
         self.chain = chain
 
-    def add(self, entry: ToolEntry) -> ToolEntry | None:
-        """Add a tool; return the one that has the same name where that is not allowed."""
+    def add(self, tool: Tool, place: str) -> str | None:
+        """Add a tool; return where another one of its name stands, if that is not allowed."""
         box: Toolbox | None = self
         while box is not None:
-            if entry.tool.name in box.tools:
-                return box.tools[entry.tool.name]
+            if tool.name in box.tools:
+                return box._places[tool.name]
             box = box._parent if box.chain else None
-        self.tools[entry.tool.name] = entry
+        self.tools[tool.name], self._places[tool.name] = tool, place
         return None
 
     def find(self, name: str) -> Tool | None:
         """Return the tool of that name, the innermost first."""
         if name in self.tools:
-            return self.tools[name].tool
+            return self.tools[name]
         for opened in self.open:
             if name.startswith(opened.prefix) and (tool := opened.tool(name)) is not None:
                 return tool
@@ -146,7 +139,7 @@ class Toolbox:
     def visible(self) -> dict[str, Tool]:
         """Return every named tool that can be called here."""
         outer = {} if self._parent is None else self._parent.visible()
-        return {**outer, **{name: entry.tool for name, entry in self.tools.items()}}
+        return {**outer, **self.tools}
 
 
 class NamedTool:

@@ -26,7 +26,6 @@ from evalcore.scripts.statements import (
     ScriptPart,
     StatementCompiler,
     Toolbox,
-    ToolEntry,
     any_waits,
     read_shape,
     run_body,
@@ -293,11 +292,9 @@ class ToolReader:
         return box
 
     def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
-        other = box.add(ToolEntry(tool, loc, self._mistakes.line))
+        other = box.add(tool, self._mistakes.line(loc))
         if other is not None:
-            where = other.line(other.loc)
-            message = f"a tool '{tool.name}' is defined already, at {where}"
-            self._mistakes.add(loc, message)
+            self._mistakes.add(loc, f"a tool '{tool.name}' is defined already, at {other}")
 
     def _tool(self, raw: Any, loc: Loc, box: Toolbox) -> Tool | None:
         if not isinstance(raw, Mapping):
@@ -383,7 +380,7 @@ class ToolReader:
             elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
                 tool.tools.update(_matching(box.visible(), member["match"], tool))
         if inline:
-            tool.tools.update({name: entry.tool for name, entry in inner.tools.items()})
+            tool.tools.update(inner.tools)
 
     def _mcp(self, reference: str, name: str | None, loc: Loc) -> McpTool | None:
         read = read_mcp_reference(reference)

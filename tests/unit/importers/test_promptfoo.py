@@ -347,7 +347,7 @@ def test_rows_have_lists_with_commas_in_quotes_and_columns_that_are_not_known() 
         "__expected3": "is-valid-function-call",
         "__config:__expected2:threshold": "0.4",
         "__threshold": "half",
-        "__metadata:tags[]": r"x\,y,z",
+        "__metadata:topic": "teas",
     }
     test = row_as_test(row)
     assert test["assert"] == [
@@ -355,7 +355,7 @@ def test_rows_have_lists_with_commas_in_quotes_and_columns_that_are_not_known() 
         {"type": "similar", "value": "tea", "threshold": 0.4},
         {"type": "is-valid-function-call"},
     ]
-    assert test["metadata"] == {"tags": ["x,y", "z"]}
+    assert test["metadata"] == {"topic": "teas"}
     assert test["config:__expected2:threshold"] == "0.4"
     assert "threshold" not in test
 

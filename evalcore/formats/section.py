@@ -14,7 +14,7 @@ from evalcore.checks.human import Human, HumanKeys
 from evalcore.formats.documents import as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
-from evalcore.gates.registry import GATES, GateSyntaxError, gate_schema, parse_gate
+from evalcore.gates.registry import GATES, gate_schema, parse_gate
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import LARGEST
@@ -36,6 +36,7 @@ from evalcore.problems import Problems
 from evalcore.shapes import (
     Count,
     Measure,
+    ParameterError,
     Repetitions,
     Share,
     Text,
@@ -390,7 +391,7 @@ class SectionReader:
         for index, raw in enumerate(self._section["gates"]):
             try:
                 gates.append(parse_gate(raw))
-            except GateSyntaxError as error:
+            except ParameterError as error:
                 loc = (*self._loc_of("gates"), index)
                 self._problems.add(loc, f"{error}{_gate_hint(raw)}")
         return gates

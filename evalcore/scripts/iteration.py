@@ -15,6 +15,7 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
+    from evalcore.scripts.mcp import McpServers
 
 
 EVERYTHING: Final = frozenset({"*", "all"})
@@ -92,24 +93,16 @@ class Models(Protocol):
         """Return a model; raise `TargetError` if there is none of that name."""
 
 
-class Servers(Protocol):
-    """The MCP servers of a script, connected to when the first tool is called."""
-
-    async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
-        """Return the result of a tool; raise `ToolError`."""
-
-
 @dataclass(slots=True)
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run,
-    `depth` the tools that are being called within each other.
+    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run.
     """
 
     imports: ImportPolicy
     models: Models
-    servers: Servers
+    servers: McpServers
     complete: Complete = no_provider
     folder: Path = field(default_factory=Path.cwd)
     warnings: list[str] = field(default_factory=list)

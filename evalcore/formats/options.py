@@ -127,19 +127,9 @@ class Selection:
     def _unmet(self) -> Iterator[str]:
         options = self._options
         tag = "case has the tag"
-        yield from self._unknown_cases(options.called("--case"), options.cases - self._ids)
+        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
         yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
         yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
-
-    def _unknown_cases(self, flag: str, unknown: frozenset[str]) -> Iterator[str]:
-        rest = set(unknown)
-        # `--cases` separates its ids by commas, which an id may have.
-        for case_id in sorted(case_id for case_id in self._ids if "," in case_id):
-            parts = {part.strip() for part in case_id.split(",")}
-            if parts & rest:
-                yield f"'{case_id}' is one id with a comma: name it by {flag}, not in a list"
-                rest -= parts
-        yield from _unknown(flag, "case has the id", rest, self._ids)
 
     def _written(self) -> Iterator[str]:
         options = self._options

@@ -6,15 +6,21 @@ import glob
 import hashlib
 import os
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePath, PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.documents import Document, collector_paused, read_document, without_notes
+from evalcore.formats.documents import (
+    Document,
+    collector_paused,
+    raise_problem,
+    read_document,
+    without_notes,
+)
 from evalcore.formats.options import Selection
 from evalcore.formats.rows import (
     NO_TEST,
@@ -46,9 +52,9 @@ from evalcore.wording import Loc, shown_path
 
 
 def names_stored_cases(tests: Any) -> bool:
-    """Whether tests, or cases, are named by datasets of the store, at least in part."""
+    """Whether tests, or cases, are datasets of the store or addresses, at least in part."""
     named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
-    return any(map(names_dataset, named))
+    return any(names_dataset(name) or (isinstance(name, str) and is_remote(name)) for name in named)
 
 
 def dataset_tests(
@@ -88,13 +94,6 @@ def dataset_tests(
 
 
 SCHEME = "s3://"
-ReadFile = Callable[[Path, str, Mapping[str, str], Problems], Iterator[RawTest]]
-
-
-def names_objects(tests: Any) -> bool:
-    """Whether tests, or cases, are named by addresses of an object store, at least in part."""
-    named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
-    return any(isinstance(name, str) and name.startswith(SCHEME) for name in named)
 
 
 _SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")
@@ -111,7 +110,6 @@ def remote_tests(
     columns: Mapping[str, str],
     loc: Loc,
     problems: Problems,
-    read_file: ReadFile,
 ) -> Iterator[RawTest]:
     """Yield the tests of the object (or, with `*`, the objects) at an address.
 
@@ -136,7 +134,7 @@ def remote_tests(
                 path = folder / f"tests{PurePosixPath(name).suffix.lower()}"
                 store.download(name, path)
                 # An object of any form is data.
-                for test in read_file(path, object_address, columns, problems):
+                for test in file_tests(path, object_address, columns, problems):
                     yield test._replace(is_data=True)
     except LoadError as error:
         problems.include(error.problems)
@@ -208,34 +206,16 @@ def suite_tests(
 
     `noun` is what a test is called in the suite's format.
     """
-    if isinstance(tests, str):
-        return named_tests([tests], loc, files, problems)
-    if not isinstance(tests, list):
+    listed = [tests] if isinstance(tests, str) else tests
+    if not isinstance(listed, list):
         problems.add(loc, f"expected a list of {noun}s, a path, or a list of paths")
-        return iter(())
-    if not tests:
+        return
+    if not listed:
         problems.add(loc, f"holds no {noun}")
-    if not any(isinstance(item, str) for item in tests):
-        return listed_tests(tests, loc, problems)
-    return _mixed_tests(tests, loc, files, problems)
-
-
-def listed_tests(
-    raw: list[Any], loc: Loc, problems: Problems, *, marked: bool = True
-) -> Iterator[RawTest]:
-    """Yield the tests of a list in a document."""
-    for index, value in enumerate(raw):
-        yield RawTest(value, (*loc, index), problems, marked)
-
-
-def _mixed_tests(
-    raw: list[Any], loc: Loc, files: NamedFiles, problems: Problems
-) -> Iterator[RawTest]:
-    """Yield the tests of a list in which texts name files and mappings are tests."""
-    for index, value in enumerate(raw):
-        at = (*loc, index) if len(raw) > 1 else loc
+    for index, value in enumerate(listed):
         if isinstance(value, str):
-            yield from named_tests([value], at, files, problems)
+            at = (*loc, index) if len(listed) > 1 else loc
+            yield from _named_tests(value, at, files, problems)
         else:
             yield RawTest(value, (*loc, index), problems)
 
@@ -273,78 +253,50 @@ def _document_tests(path: Path, name: str) -> Iterator[RawTest]:
         problems.add(loc, "expected a list of tests, or a mapping with 'tests: [...]'")
         return
     is_json = path.suffix.lower() == ".json"
-    if is_json:
-        for index, test in enumerate(raw):
-            if isinstance(test, dict):
-                name_by_number(test)
-                if "output" in test:
-                    move_output(test, (*loc, index), problems)
-    yield from listed_tests(raw, loc, problems, marked=not is_json)
-
-
-def _refuse_stream(path: Path, name: str) -> None:
-    """Raise `LoadError` for rows that end once only, or never: rows are read more than once."""
-    try:
-        mode = path.stat().st_mode
-    except OSError:  # the reading says why
-        return
-    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        message = "is a pipe or a device; save its rows as a file"
-        raise LoadError((Problem(name, None, "", message),))
+    for index, test in enumerate(raw):
+        if is_json and isinstance(test, dict):
+            name_by_number(test)
+            if "output" in test:
+                move_output(test, (*loc, index), problems)
+        yield RawTest(test, (*loc, index), problems, marked=not is_json)
 
 
 def digest_of(path: Path, name: str) -> str:
-    """Return a file's SHA-256 (hex); raise `LoadError` for a file that cannot be read as rows."""
-    _refuse_stream(path, name)
+    """Return a file's SHA-256 (hex); raise `LoadError` for one that cannot be read again."""
     try:
+        mode = path.stat().st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            raise_problem(name, None, "is a pipe or a device; save its rows as a file")
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise LoadError((Problem(name, None, "", open_reason(error)),)) from error
+        raise_problem(name, None, open_reason(error))
 
 
-def named_tests(
-    names: list[str], loc: Loc, files: NamedFiles, problems: Problems
+def _named_tests(
+    written: str, loc: Loc, files: NamedFiles, problems: Problems
 ) -> Iterator[RawTest]:
-    """Yield the tests of the files that `names` are (paths, globs or addresses).
+    """Yield the tests of what a name stands for: a path, a glob, an address or a dataset.
 
     A file that cannot be read is a mistake of its own; the others are read all the same.
     """
-    folder = files.folder
-    root = repository_root(folder)
-    for index, written in enumerate(names):
-        name_loc = (*loc, index) if len(names) > 1 else loc
-        if names_dataset(written):
-            used = [] if files.versions is None else files.versions
-            yield from dataset_tests(written, files.datasets, name_loc, problems, used)
-            continue
-        if is_remote(written):
-            yield from remote_tests(
-                written, files.datasets, files.columns, name_loc, problems, file_tests
-            )
-            continue
-        for name in _matching_files(
-            written.removeprefix("file://"), folder, root, name_loc, problems
-        ):
-            try:
-                path = resolve_inside(root, folder, name)
-            except (EvalError, OSError) as error:
-                problems.add(name_loc, str(error))
-                continue
-            try:
-                yield from file_tests(path, shown_path(path), files.columns, problems)
-            except LoadError as error:
-                problems.include(error.problems)
-
-
-def names_path(written: str, path: Path) -> bool:
-    """Whether a name or a glob, written in a file beside `path`, names `path`."""
-    if is_remote(written) or names_dataset(written):
-        return False
-    name = written.removeprefix("file://")
-    if not has_magic(name):
-        return (path.parent / name).resolve() == path.resolve()
-    return PurePath(path.name).match(name.removeprefix("./").removeprefix("**/"))
+    if names_dataset(written):
+        used = [] if files.versions is None else files.versions
+        yield from dataset_tests(written, files.datasets, loc, problems, used)
+        return
+    if is_remote(written):
+        yield from remote_tests(written, files.datasets, files.columns, loc, problems)
+        return
+    root = repository_root(files.folder)
+    pattern = written.removeprefix("file://")
+    for name in _matching_files(pattern, files.folder, root, loc, problems):
+        try:
+            path = resolve_inside(root, files.folder, name)
+            yield from file_tests(path, shown_path(path), files.columns, problems)
+        except LoadError as error:
+            problems.include(error.problems)
+        except (EvalError, OSError) as error:
+            problems.add(loc, str(error))
 
 
 def _matching_files(
@@ -377,23 +329,22 @@ def defaults_beside(path: Path) -> Document | None:
             beside = place_inside(path.parent, name, "file")
             document = read_document(beside, shown_path(path.resolve().parent / name))
             raw = document.value
-            if isinstance(raw, dict) and (
-                not any(key in raw for key in (*TESTS_KEYS, *_OTHER_KEYS)) or _names_file(raw, path)
-            ):
+            if not isinstance(raw, dict) or any(key in raw for key in _OTHER_KEYS):
+                continue
+            named = [raw[key] for key in TESTS_KEYS if key in raw]
+            if not named or (len(named) == 1 and _names_file(named[0], path)):
                 return replace(document, value=without_notes(raw))
     return None
 
 
-def _names_file(raw: Mapping[str, Any], path: Path) -> bool:
+def _names_file(tests: Any, path: Path) -> bool:
     """Whether the `tests` of a suite file are, perhaps among others, the file at `path`."""
-    if any(key in raw for key in _OTHER_KEYS):
-        return False
-    keys = [key for key in TESTS_KEYS if key in raw]
-    named = raw[keys[0]] if len(keys) == 1 else None
-    names = [named] if isinstance(named, str) else named
-    if not isinstance(names, list):
-        return False
-    return any(names_path(name, path) for name in names if isinstance(name, str))
+    names = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
+    return any(
+        path.resolve().match(name.removeprefix("file://").removeprefix("./"))
+        for name in names
+        if isinstance(name, str) and not is_remote(name)
+    )
 
 
 _LISTS: Final = ("assertions", "assert", "evaluators")

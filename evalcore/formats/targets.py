@@ -68,37 +68,29 @@ _NO_EFFECT: Final = (
 )
 
 
-class TranslatedTarget(NamedTuple):
-    """An entry in our words, and the keys in it that have no effect here."""
-
-    raw: Mapping[str, Any]
-    without_effect: tuple[str, ...] = ()
-
-
-def translated(raw: Mapping[str, Any]) -> TranslatedTarget:
+def translated(raw: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return an entry of `targets:` with AgentV's names replaced by ours.
 
-    `azure`, `gemini` and `openrouter` are `openai` at their address. An entry that has none of
-    AgentV's names is returned as it is.
+    `azure`, `gemini` and `openrouter` are `openai` at their address. Keys without effect here are
+    left out. An entry that has none of AgentV's names is returned as it is.
     """
     if "judge_target" in raw and "grader_target" not in raw:
         raw = _renamed(raw, {"judge_target": "grader_target"})
     provider = raw.get("provider")
     if provider not in _MODELS and "use_target" not in raw:
-        return TranslatedTarget(raw)
-    without_effect = tuple(key for key in raw if _NAMES.get(key, key) in _NO_EFFECT)
-    entry = {key: value for key, value in raw.items() if key not in without_effect}
+        return raw
+    entry = {key: value for key, value in raw.items() if _NAMES.get(key, key) not in _NO_EFFECT}
     entry = _renamed(entry, {old: new for old, new in _NAMES.items() if new not in entry})
     address = _ADDRESSES.get(str(provider))
     if address is None:
-        return TranslatedTarget(entry, without_effect)
+        return entry
     entry["provider"] = "openai"
     endpoint = entry.get("base_url")
     if "{endpoint}" not in address:
         entry.setdefault("base_url", address)
     elif isinstance(endpoint, str) and "/openai/" not in endpoint:
         entry["base_url"] = address.replace("{endpoint}", endpoint.rstrip("/"))
-    return TranslatedTarget(entry, without_effect)
+    return entry
 
 
 def own_name(key: str | int) -> str | int:
@@ -367,10 +359,7 @@ class Targets:
                 return is_secret_path([*path[len(loc) : -1], own_name(path[-1])])
 
             raw = interpolate(raw, self._variables, loc, problems, is_secret)
-        raw, without_effect = translated(raw)
-        self._noted.extend(
-            f"{problems.file}: target '{name}': '{key}' has no effect" for key in without_effect
-        )
+        raw = translated(raw)
         options = {key: value for key, value in raw.items() if key not in _OWN_KEYS}
         if not has_sound_common(name, options, loc, problems):
             return None

@@ -26,7 +26,7 @@ from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
-from evalcore.formats.sources import names_objects, names_stored_cases
+from evalcore.formats.sources import names_stored_cases
 from evalcore.formats.suite_file.loader import read_suite
 from evalcore.gates.gate import Gate
 from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value
@@ -395,7 +395,7 @@ def define_suite(
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
     # Which addresses may be read depends on the run's store; each is read once, by the run.
-    if not names_objects(raw["cases"]) and not names_stored_cases(raw["cases"]):
+    if not names_stored_cases(raw["cases"]):
         suite.read(LoadOptions(environment=os.environ, secrets_required=False))
     return suite
 

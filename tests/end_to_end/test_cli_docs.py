@@ -18,7 +18,7 @@ from evalcore.checks.registry import Dialect
 from evalcore.cli.main import cli
 from evalcore.formats import section as shapes
 from evalcore.formats import workflow_file as workflow_file_shapes
-from evalcore.formats.test_file import shapes as test_file_shapes
+from evalcore.formats.test_file import cases as test_file_shapes
 from evalcore.settings import FILE_NAME, Settings
 from evalcore.targets.registry import KINDS, options_model
 from tests.support.shell import ROOT, evalcore

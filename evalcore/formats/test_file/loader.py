@@ -40,10 +40,11 @@ from evalcore.formats.sources import (
     suite_tests,
 )
 from evalcore.formats.targets import Targets
-from evalcore.formats.test_file.cases import SuiteDefaults, TestReader
-from evalcore.formats.test_file.shapes import (
+from evalcore.formats.test_file.cases import (
+    SuiteDefaults,
     SuiteExecution,
     TestFile,
+    TestReader,
     TestSuite,
 )
 from evalcore.formats.variables import Variables, interpolate, variables_for

@@ -48,10 +48,9 @@ def test_an_address_after_a_value_with_a_slash_has_one_slash() -> None:
     assert endpoint.address == "https://res.example.com/openai/v1"
 
 
-def test_keys_of_agentv_without_effect_are_a_warning(tmp_path: Path) -> None:
+def test_keys_of_agentv_without_effect_are_left_out(tmp_path: Path) -> None:
     entry = "{name: default, provider: azure, endpoint: '${{ RES }}', model: m, version: v1}"
-    (warning,) = load(tmp_path, entry).warnings
-    assert warning.endswith("target 'default': 'version' has no effect")
+    assert "version" not in load(tmp_path, entry).definition.targets["default"].options
 
 
 @pytest.mark.parametrize("key", ["log_format: json", "stream_log: raw", "log_dir: ./logs"])
@@ -61,8 +60,8 @@ def test_the_logs_of_agents_have_no_effect_where_the_provider_is_a_model(
     entry = f"{{name: default, provider: '${{{{ PROVIDER }}}}', model: m, {key}}}"
     files = {".env": "PROVIDER=openai\n", ".agentv/targets.yaml": f"targets: [{entry}]\n"}
     write(tmp_path, files)
-    (warning,) = load_text(tmp_path, TEST).warnings
-    assert warning.endswith(f"target 'default': '{key.partition(':')[0]}' has no effect")
+    options = load_text(tmp_path, TEST).definition.targets["default"].options
+    assert key.partition(":")[0] not in options
 
 
 @pytest.mark.parametrize(
@@ -100,11 +99,3 @@ targets:
   - {name: broken, provider: openai, model: m, grader_target: nobody}
   - {name: agent, provider: claude}
 """
-
-
-def test_a_model_that_a_program_may_ask_adds_no_warning(tmp_path: Path) -> None:
-    write(tmp_path, {".env": ENV, ".agentv/targets.yaml": TARGETS.replace("grader,", "judge,")})
-    grader = "{type: code-grader, command: [x], target: true}"
-    suite = load_text(tmp_path, f"tests: [{{id: a, input: b, assertions: [{grader}]}}]")
-    (warning,) = suite.warnings
-    assert "target 'judge'" in warning

@@ -15,7 +15,6 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
-    from evalcore.scripts.mcp import McpServers
 
 
 EVERYTHING: Final = frozenset({"*", "all"})
@@ -93,6 +92,13 @@ class Models(Protocol):
         """Return a model; raise `TargetError` if there is none of that name."""
 
 
+class Servers(Protocol):
+    """The MCP servers of a script, connected to when the first tool is called."""
+
+    async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
+        """Return the result of a tool; raise `ToolError`."""
+
+
 @dataclass(slots=True)
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
@@ -102,7 +108,7 @@ class Iteration:
 
     imports: ImportPolicy
     models: Models
-    servers: McpServers
+    servers: Servers
     complete: Complete = no_provider
     folder: Path = field(default_factory=Path.cwd)
     warnings: list[str] = field(default_factory=list)

@@ -12,7 +12,7 @@ from typing_extensions import TypedDict
 from evalcore.formats.documents import as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
-from evalcore.gates.registry import GATES, GateSyntaxError, gate_schema, parse_gate
+from evalcore.gates.registry import GATES, gate_schema, parse_gate
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
 from evalcore.model.evidence import LARGEST
 from evalcore.model.gate import GateSpec
@@ -33,6 +33,7 @@ from evalcore.problems import Problems
 from evalcore.shapes import (
     Count,
     Measure,
+    ParameterError,
     Repetitions,
     Share,
     Text,
@@ -318,7 +319,7 @@ class SectionReader:
         for index, raw in enumerate(self._section["gates"]):
             try:
                 gates.append(parse_gate(raw))
-            except GateSyntaxError as error:
+            except ParameterError as error:
                 loc = (*self._loc_of("gates"), index)
                 self._problems.add(loc, f"{error}{_gate_hint(raw)}")
         return gates

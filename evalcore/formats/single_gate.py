@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
-from typing import Annotated, Any, Literal, NamedTuple, NotRequired, Required
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
-from pydantic import Field, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import (
+    AfterValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
-from evalcore.formats.section import OPEN
 from evalcore.gates.registry import parse_gate
 from evalcore.model.evidence import LARGEST
 from evalcore.model.run import GateSpec
@@ -18,71 +22,137 @@ from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
 from evalcore.problems import Problems
-from evalcore.shapes import Text, Weight, adapter
-from evalcore.wording import Loc, did_you_mean, known_names
+from evalcore.shapes import (
+    Declared,
+    Measure,
+    OrAbsent,
+    Text,
+    Weight,
+    adapter,
+    snake_case,
+)
+from evalcore.wording import did_you_mean, known_names
 
-_OUTCOMES = frozenset({"passed", "failed", "blocked"})
-
-Amount = Annotated[float, Field(ge=0, le=LARGEST)] | None
-Number = Annotated[int, Field(ge=0, le=LARGEST)] | None
-Status = Literal["completed", "error", "skipped", "cancelled", "passed", "failed", "blocked"]
+_Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
 
-@with_config(OPEN)
-class _Result(TypedDict, total=False):
+class _Open(Declared):
+    """What may have keys of its writer: a title, a note, what is expected."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+def _score(value: float) -> float:
+    if not (reaches(value, 0.0) and reaches(1.0, value)):
+        raise ValueError(f"must be a number from 0 to 1, got the number {value:g}")
+    return value
+
+
+class _Result(_Open):
     """The result of one case; several of one case are its iterations."""
 
-    case_id: Required[Text]
-    passed: bool
-    duration_ms: Amount
-    cost_usd: Amount
-    overall: float | None
-    tokens: Number
-    input_tokens: Number
-    output_tokens: Number
-    error: Any
-    errored: bool
-    blocked: bool
-    status: Status
-    outcome: Literal["passed", "failed", "blocked"] | None
+    case_id: Text
+    passed: OrAbsent[bool] = None
+    duration_ms: Measure | None = None
+    cost_usd: Measure | None = None
+    overall: Annotated[float, AfterValidator(_score)] | None = None
+    input_tokens: _Count | None = None
+    output_tokens: _Count | None = None
+    tokens: _Count | None = None
+    error: Any = None
+    errored: bool = False
+    blocked: bool = False
+    status: OrAbsent[
+        Literal["completed", "error", "skipped", "cancelled", "passed", "failed", "blocked"]
+    ] = None
+    outcome: Literal["passed", "failed", "blocked"] | None = None
+
+    @field_validator("tokens")
+    @classmethod
+    def _is_sum(cls, total: int | None, info: ValidationInfo) -> int | None:
+        counts = (info.data.get("input_tokens"), info.data.get("output_tokens"))
+        parts = [part for part in counts if part is not None]
+        fits = sum(parts) == total if len(parts) > 1 else sum(parts) <= (total or 0)
+        if total is not None and not fits:
+            message = f"{total} is not the sum of the tokens of input and output; give one of both"
+            raise ValueError(message)
+        return total
+
+    @model_validator(mode="after")
+    def _is_decided(self) -> Self:
+        if self.lifecycle == "completed" and self.verdict is None:
+            raise ValueError("has no 'passed'")
+        return self
+
+    @property
+    def lifecycle(self) -> str:
+        """How the item ended."""
+        if self.error or self.errored or self.status == "error":
+            return "error"
+        return self.status if self.status in ("skipped", "cancelled") else "completed"
+
+    @property
+    def verdict(self) -> str | None:
+        """The outcome of a completed result; None if it does not say."""
+        if self.blocked:
+            return "blocked"
+        if self.status in ("passed", "failed", "blocked"):
+            return self.status
+        passed = {True: "passed", False: "failed", None: None}[self.passed]
+        return self.outcome or passed
+
+    @property
+    def token_counts(self) -> tuple[int | None, int | None]:
+        """The tokens of input and output; what is left of a given sum is the other's."""
+        inputs, outputs, total = self.input_tokens, self.output_tokens, self.tokens
+        if total is None or None not in {inputs, outputs}:
+            return inputs, outputs
+        if inputs is None:
+            return total - (outputs or 0), outputs or 0
+        return inputs, total - inputs
 
 
-@with_config(OPEN)
-class _Variant(TypedDict):
+class _Variant(_Open):
     """A variant's results."""
 
     variant_id: Text
     cases: list[_Result]
 
 
-@with_config(OPEN)
-class _Thresholds(TypedDict, total=False):
+class _Thresholds(_Open):
     """How much worse is tolerated."""
 
-    latency_increase: Weight
-    cost_increase: Weight
-    tokens_increase: Weight
-    score_decrease: Weight
+    latency_increase: Weight = Tolerances().latency
+    cost_increase: Weight = Tolerances().cost
+    tokens_increase: Weight = Tolerances().tokens
+    score_decrease: Weight = Tolerances().score
 
 
-@with_config(OPEN)
-class _PastRun(TypedDict):
-    """An earlier run of the same cases."""
+class _Run(_Open):
+    """A run of the cases."""
 
     variants: list[_Variant]
-    run: NotRequired[Text]
+    run: OrAbsent[Text] = None
+
+    @field_validator("variants")
+    @classmethod
+    def _have_own_names(cls, variants: list[_Variant]) -> list[_Variant]:
+        names: set[str] = set()
+        for variant in variants:
+            if variant.variant_id in names:
+                raise ValueError(f"duplicate variant '{variant.variant_id}'")
+            names.add(variant.variant_id)
+        return variants
 
 
-@with_config(OPEN)
-class _Question(TypedDict):
+class _Question(_Run):
     """A gate and results."""
 
-    variants: list[_Variant]
     gate: Any
-    baseline: NotRequired[str | None]
-    thresholds: NotRequired[_Thresholds]
-    errors: NotRequired[Literal["fail", "zero", "exclude"]]
-    history: NotRequired[list[_PastRun]]
+    baseline: str | None = None
+    thresholds: _Thresholds = Field(default_factory=_Thresholds)
+    errors: Literal["fail", "zero", "exclude"] = "fail"
+    history: list[_Run] = Field(default_factory=list)
 
 
 class GivenRun(NamedTuple):
@@ -109,197 +179,93 @@ class GateQuestion(NamedTuple):
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
     """Return the question; keys may be in camelCase, unknown ones are left alone (`unread_keys`).
 
-    Raises `LoadError` with every mistake of the results, or `GateSyntaxError`.
+    Raises `LoadError` with every mistake of the results, or `ParameterError`.
     """
-    value = _snake_keys(dict(raw))
     problems = Problems("question", lambda _: None)
     try:
-        question = adapter(_Question).validate_python(value)
+        question: _Question = adapter(_Question).validate_python(dict(raw))
     except ValidationError as error:
-        problems.add_invalid(error, value, _Question)
-    problems.raise_if_any()
-    _check_results(question, problems)
-    history = question.get("history", [])
-    for number, run in enumerate(history):
-        _check_results(run, problems, ("history", number))
-    problems.raise_if_any()
-    gate = parse_gate(question["gate"])
-    thresholds = question.get("thresholds", {})
+        problems.add_invalid(error, raw, _Question)
+        problems.raise_if_any()
+        raise
+    thresholds = question.thresholds
     return GateQuestion(
-        gate=gate,
+        gate=parse_gate(question.gate),
         results=_given_run("", question),
-        baseline=question.get("baseline"),
+        baseline=question.baseline,
         tolerances=Tolerances(
-            latency=thresholds.get("latency_increase", Tolerances().latency),
-            cost=thresholds.get("cost_increase", Tolerances().cost),
-            tokens=thresholds.get("tokens_increase", Tolerances().tokens),
-            score=thresholds.get("score_decrease", Tolerances().score),
+            latency=thresholds.latency_increase,
+            cost=thresholds.cost_increase,
+            tokens=thresholds.tokens_increase,
+            score=thresholds.score_decrease,
         ),
-        errors=ErrorPolicy(question.get("errors", ErrorPolicy.FAIL)),
+        errors=ErrorPolicy(question.errors),
         history=tuple(
-            _given_run(run.get("run") or f"run {number}", run)
-            for number, run in enumerate(history, 1)
+            _given_run(run.run or f"run {number}", run)
+            for number, run in enumerate(question.history, 1)
         ),
     )
 
 
 def unread_keys(raw: Any) -> Iterator[str]:
-    """Yield a warning for each key of a result and of the thresholds that nothing reads.
-
-    Keys beside the question are its writer's: a title, a note, what is expected.
-    """
-    question = _snake_keys(raw)
-    if not isinstance(question, dict):
+    """Yield a warning for each key of a result and of the thresholds that nothing reads."""
+    try:
+        question: _Question = adapter(_Question).validate_python(raw)
+    except ValidationError:
         return
-    runs = [question, *_objects(question.get("history"))]
-    variants = [variant for run in runs for variant in _objects(run.get("variants"))]
-    results = [result for variant in variants for result in _objects(variant.get("cases"))]
-    for where, shape, objects in (
-        ("a result's", _Result, results),
-        ("thresholds'", _Thresholds, _objects([question.get("thresholds")])),
-    ):
-        names = shape.__annotations__.keys()
-        for key in dict.fromkeys(key for each in objects for key in each if key not in names):
+    runs = (question, *question.history)
+    results = [result for run in runs for variant in run.variants for result in variant.cases]
+    for where, parts in (("a result's", results), ("thresholds'", [question.thresholds])):
+        unread = (snake_case(key) for part in parts for key in part.model_extra or ())
+        for key in dict.fromkeys(unread):
+            names = type(parts[0]).model_fields
             hint = did_you_mean(key, names) or f" {known_names(names)}"
             yield f"{where} '{key}' is not read.{hint}"
 
 
-def _objects(values: Any) -> list[dict[str, Any]]:
-    """Return the objects of a JSON list; none of what is no list."""
-    members = values if isinstance(values, list) else []
-    return [value for value in members if isinstance(value, dict)]
-
-
-def _given_run(name: str, raw: Any) -> GivenRun:
-    case_indices, iterations = _grid(raw)
+def _given_run(name: str, run: _Run) -> GivenRun:
+    case_indices: dict[str, int] = {}
+    iterations = 1
+    for variant in run.variants:
+        counts: dict[str, int] = {}
+        for result in variant.cases:
+            case_indices.setdefault(result.case_id, len(case_indices))
+            counts[result.case_id] = counts.get(result.case_id, 0) + 1
+        iterations = max(iterations, *counts.values(), 1)
     return GivenRun(
         name=name,
-        variants=tuple(variant["variant_id"] for variant in raw["variants"]),
+        variants=tuple(variant.variant_id for variant in run.variants),
         cases=len(case_indices),
         iterations=iterations,
-        rows=tuple(_rows(raw, case_indices, iterations)),
+        rows=tuple(_rows(run, case_indices, iterations)),
     )
 
 
-def _snake_keys(value: Any) -> Any:
-    """Return JSON values with keys in snake_case; a gate's own keys are its parser's."""
-    if isinstance(value, list):
-        return [_snake_keys(member) for member in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        (snake := _snake_key(str(key))): member if snake == "gate" else _snake_keys(member)
-        for key, member in value.items()
-    }
-
-
-@lru_cache(maxsize=1024)
-def _snake_key(key: str) -> str:
-    return re.sub(r"(?<!^)([A-Z])", r"_\1", key).lower()
-
-
-def _check_results(question: Any, problems: Problems, loc: Loc = ()) -> None:
-    names: set[str] = set()
-    for number, variant in enumerate(question["variants"]):
-        own = (*loc, "variants", number)
-        if (name := variant["variant_id"]) in names:
-            problems.add((*own, "variant_id"), f"duplicate variant '{name}'")
-        names.add(name)
-        for index, result in enumerate(variant["cases"]):
-            if _status(result) == "completed" and _outcome(result) is None:
-                problems.add((*own, "cases", index), "has no 'passed'")
-            if (message := _contradicted_tokens(result)) is not None:
-                problems.add((*own, "cases", index, "tokens"), message)
-            score = result.get("overall")
-            if score is not None and not (reaches(score, 0.0) and reaches(1.0, score)):
-                message = f"must be a number from 0 to 1, got the number {score:g}"
-                problems.add((*own, "cases", index, "overall"), message)
-
-
-def _grid(question: Any) -> tuple[dict[str, int], int]:
-    """Return the place of each case, and how many results of one there are in a variant at most."""
-    case_indices: dict[str, int] = {}
-    iterations = 1
-    for variant in question["variants"]:
-        counts: dict[str, int] = {}
-        for result in variant["cases"]:
-            name = result["case_id"]
-            case_indices.setdefault(name, len(case_indices))
-            counts[name] = counts.get(name, 0) + 1
-        iterations = max(iterations, *counts.values(), 1)
-    return case_indices, iterations
-
-
-def _rows(
-    question: Any, case_indices: Mapping[str, int], iterations: int
-) -> Iterator[dict[str, Any]]:
+def _rows(run: _Run, case_indices: Mapping[str, int], iterations: int) -> Iterator[dict[str, Any]]:
     """Yield the results as rows of a run, numbered as its plan would."""
-    variants = question["variants"]
-    for number, variant in enumerate(variants):
+    for number, variant in enumerate(run.variants):
         last_iterations: dict[str, int] = {}
-        for result in variant["cases"]:
-            name = result["case_id"]
+        for result in variant.cases:
+            name = result.case_id
             iteration = last_iterations[name] = last_iterations.get(name, -1) + 1
-            item = (case_indices[name] * len(variants) + number) * iterations + iteration
-            yield _row(result, item, iteration, variant["variant_id"])
+            item = (case_indices[name] * len(run.variants) + number) * iterations + iteration
+            yield _row(result, item, iteration, variant.variant_id)
 
 
-def _row(result: Any, item: int, iteration: int, variant: str) -> dict[str, Any]:
-    status = _status(result)
-    done = status == "completed"
-    inputs, outputs = _tokens(result)
+def _row(result: _Result, item: int, iteration: int, variant: str) -> dict[str, Any]:
+    done = result.lifecycle == "completed"
+    inputs, outputs = result.token_counts
     return {
         "item": item,
-        "case_id": result["case_id"],
+        "case_id": result.case_id,
         "variant": variant,
         "iteration": iteration,
-        "status": status,
-        "outcome": _outcome(result) if done else None,
-        "score": result.get("overall") if done else None,
-        "latency_ms": result.get("duration_ms"),
-        "cost_usd": result.get("cost_usd"),
+        "status": result.lifecycle,
+        "outcome": result.verdict if done else None,
+        "score": result.overall if done else None,
+        "latency_ms": result.duration_ms,
+        "cost_usd": result.cost_usd,
         "input_tokens": inputs,
         "output_tokens": outputs,
         "assertions": [],
     }
-
-
-def _tokens(result: Any) -> tuple[int | None, int | None]:
-    """Return the tokens of input and output; what is left of a given sum is the other's."""
-    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
-    total = result.get("tokens")
-    if total is None or None not in {inputs, outputs}:
-        return inputs, outputs
-    if inputs is None:
-        return total - (outputs or 0), outputs or 0
-    return inputs, total - inputs
-
-
-def _contradicted_tokens(result: Any) -> str | None:
-    """Return what is wrong with `tokens` beside those of input and output, if anything is."""
-    inputs, outputs = result.get("input_tokens"), result.get("output_tokens")
-    total = result.get("tokens")
-    parts = [part for part in (inputs, outputs) if part is not None]
-    if total is None or not parts or (sum(parts) == total if len(parts) > 1 else parts[0] <= total):
-        return None
-    return f"{total} is not the sum of the tokens of input and output; give one of both"
-
-
-def _outcome(result: Any) -> str | None:
-    """Return the outcome of a completed result; None if it does not say."""
-    if result.get("blocked"):
-        return "blocked"
-    if result.get("status") in _OUTCOMES:
-        return str(result["status"])
-    if result.get("outcome") is not None:
-        return str(result["outcome"])
-    if "passed" not in result:
-        return None
-    return "passed" if result["passed"] else "failed"
-
-
-def _status(result: Any) -> str:
-    if result.get("error") or result.get("errored") or result.get("status") == "error":
-        return "error"
-    status = result.get("status")
-    return status if status in {"skipped", "cancelled"} else "completed"

@@ -71,38 +71,32 @@ class Written(NamedTuple):
     value: Any
 
     @property
+    def kind(self) -> str:
+        """The type without `not-`."""
+        return str(self.raw["type"]).removeprefix("not-")
+
+    @property
     def text(self) -> str:
         """The value as text; raise `NotTakenOverError` if it is a list or a mapping."""
         if self.value is None or isinstance(self.value, list | Mapping):
             raise NotTakenOverError("its 'value' is no text")
         return str(script_text(self.value))
 
-    def threshold(self, default: float) -> float:
-        """The threshold, in promptfoo's own default."""
-        value = self.raw.get("threshold")
-        return default if value is None else value
+
+def _plain(written: Written) -> Assertion:
+    if not written.text:
+        raise NotTakenOverError("its 'value' is empty, which promptfoo refuses")
+    return {"type": written.kind, "value": written.text}
 
 
-def _plain(kind: str) -> Callable[[Written], Assertion]:
-    def read(written: Written) -> Assertion:
-        if not written.text:
-            raise NotTakenOverError("its 'value' is empty, which promptfoo refuses")
-        return {"type": kind, "value": written.text}
-
-    return read
-
-
-def _listed(kind: str) -> Callable[[Written], Assertion]:
-    def read(written: Written) -> Assertion:
-        value = written.value
-        if not isinstance(value, list):
-            value = [
-                each.strip().removeprefix('"').removesuffix('"')
-                for each in _QUOTED.findall(written.text)
-            ]
-        return {"type": kind, "value": [str(script_text(each)) for each in value]}
-
-    return read
+def _listed(written: Written) -> Assertion:
+    value = written.value
+    if not isinstance(value, list):
+        value = [
+            each.strip().removeprefix('"').removesuffix('"')
+            for each in _QUOTED.findall(written.text)
+        ]
+    return {"type": written.kind, "value": [str(script_text(each)) for each in value]}
 
 
 def _equals(written: Written) -> Assertion:
@@ -119,36 +113,32 @@ def _regex(written: Written) -> Assertion:
     return {"type": "regex", "value": written.text, "config": {"dialect": ECMASCRIPT}}
 
 
-def _json(kind: str) -> Callable[[Written], Assertion]:
-    def read(written: Written) -> Assertion:
-        schema = written.value
-        if isinstance(schema, str) and schema.strip():
-            try:
-                schema = parse_document(schema.encode(), kind).value
-            except LoadError as error:
-                raise NotTakenOverError("its schema cannot be read") from error
-        if schema and not isinstance(schema, Mapping):
-            raise NotTakenOverError("its 'value' is no schema")
-        return {"type": kind} | ({"value": schema} if schema else {})
-
-    return read
+def _json(written: Written) -> Assertion:
+    schema = written.value
+    if isinstance(schema, str) and schema.strip():
+        try:
+            schema = parse_document(schema.encode(), written.kind).value
+        except LoadError as error:
+            raise NotTakenOverError("its schema cannot be read") from error
+    if schema and not isinstance(schema, Mapping):
+        raise NotTakenOverError("its 'value' is no schema")
+    return {"type": written.kind} | ({"value": schema} if schema else {})
 
 
-def _graded(kind: str, default: float) -> Callable[[Written], Assertion]:
-    return lambda written: {
-        "type": kind,
-        "value": written.text,
-        "threshold": written.threshold(default),
-    }
+# promptfoo's own thresholds.
+_DEFAULTS: Final = {"levenshtein": 5, "bleu": 0.5, "rouge-n": 0.75, "similar": 0.75}
 
 
-def _maximum(kind: str) -> Callable[[Written], Assertion]:
-    def read(written: Written) -> Assertion:
-        if written.raw.get("threshold") is None:
-            raise NotTakenOverError("it has no 'threshold'")
-        return {"type": kind, "threshold": written.raw["threshold"]}
+def _graded(written: Written) -> Assertion:
+    kind, threshold = written.kind.partition(":")[0], written.raw.get("threshold")
+    threshold = _DEFAULTS[kind] if threshold is None else threshold
+    return {"type": kind, "value": written.text, "threshold": threshold}
 
-    return read
+
+def _maximum(written: Written) -> Assertion:
+    if written.raw.get("threshold") is None:
+        raise NotTakenOverError("it has no 'threshold'")
+    return {"type": written.kind, "threshold": written.raw["threshold"]}
 
 
 def _word_count(written: Written) -> Assertion:
@@ -158,45 +148,33 @@ def _word_count(written: Written) -> Assertion:
     return {"type": "word-count", "value": value}
 
 
-def _judged(form: str) -> Callable[[Written], Assertion]:
-    def read(written: Written) -> Assertion:
-        value = written.value
-        if isinstance(value, list):
-            value = "\n".join(f"- {each}" for each in value)
-        elif isinstance(value, Mapping):
-            value = orjson.dumps(value).decode()
-        if value is None or not str(value).strip():
-            raise NotTakenOverError("it has no 'value'")
-        assertion: Assertion = {"type": "llm_judge", "criteria": as_criteria(form.format(value))}
-        threshold = written.raw.get("threshold")
-        return assertion | ({} if threshold is None else {"min_score": threshold})
+def _judged(written: Written) -> Assertion:
+    value = written.value
+    if isinstance(value, list):
+        value = "\n".join(f"- {each}" for each in value)
+    elif isinstance(value, Mapping):
+        value = orjson.dumps(value).decode()
+    if value is None or not str(value).strip():
+        raise NotTakenOverError("it has no 'value'")
+    if "factuality" in written.kind:
+        value = f"The answer does not contradict these facts: {value}"
+    assertion: Assertion = {"type": "llm_judge", "criteria": as_criteria(str(value))}
+    threshold = written.raw.get("threshold")
+    return assertion | ({} if threshold is None else {"min_score": threshold})
 
-    return read
 
-
+_LISTS: Final = ("contains-any", "contains-all", "icontains-any", "icontains-all")
+_JUDGED: Final = ("llm-rubric", "g-eval", "model-graded-closedqa")
 WORDS: Final[Mapping[str, Callable[[Written], Assertion]]] = {
-    **{kind: _plain(kind) for kind in ("contains", "icontains", "starts-with", "ends-with")},
-    **{
-        kind: _listed(kind)
-        for kind in ("contains-any", "contains-all", "icontains-any", "icontains-all")
-    },
+    **dict.fromkeys(("contains", "icontains", "starts-with", "ends-with"), _plain),
+    **dict.fromkeys(_LISTS, _listed),
     "equals": _equals,
     "regex": _regex,
-    "is-json": _json("is-json"),
-    "contains-json": _json("contains-json"),
-    "levenshtein": _graded("levenshtein", 5),
-    "bleu": _graded("bleu", 0.5),
-    "rouge-n": _graded("rouge-n", 0.75),
-    "similar": _graded("similar", 0.75),
-    "similar:cosine": _graded("similar", 0.75),
-    "latency": _maximum("latency"),
-    "cost": _maximum("cost"),
+    **dict.fromkeys(("is-json", "contains-json"), _json),
+    **dict.fromkeys((*_DEFAULTS, "similar:cosine"), _graded),
+    **dict.fromkeys(("latency", "cost"), _maximum),
     "word-count": _word_count,
-    "llm-rubric": _judged("{}"),
-    "g-eval": _judged("{}"),
-    "model-graded-closedqa": _judged("{}"),
-    "factuality": _judged("The answer does not contradict these facts: {}"),
-    "model-graded-factuality": _judged("The answer does not contradict these facts: {}"),
+    **dict.fromkeys((*_JUDGED, "factuality", "model-graded-factuality"), _judged),
 }
 """The types with a counterpart."""
 
@@ -427,7 +405,6 @@ _REASONS: Final = {
 
 
 _NO_COUNTERPART: Final = "no counterpart; write it as `type: python` or `llm_judge`"
-_LISTS: Final = ("contains-any", "contains-all", "icontains-any", "icontains-all")
 _WITH_THRESHOLD: Final = {
     **dict.fromkeys(("cost", "latency", "levenshtein", "rouge-n", "starts-with"), 0.75),
     "similar": 0.8,

@@ -111,11 +111,16 @@ class _Evaluators:
         if read is None:
             self._notes.add(f"{name}: an evaluator of your own, or without a counterpart", position)
             return []
-        assertions = read(self, _keywords(str(name), arguments), case, position)
+        fields = _keywords(str(name), arguments)
+        if name == "EqualsExpected":
+            fields = {"value": case.get("expected_output")}
+            if fields["value"] is None:  # a case without one compares nothing
+                return []
+        assertions = read(self, fields, position)
         title = isinstance(arguments, Mapping) and arguments.get("evaluation_name")
         return [{**each, "name": str(title)} if title else each for each in assertions]
 
-    def contains(self, fields: Mapping[str, Any], _case: Any, _position: str) -> list[Assertion]:
+    def contains(self, fields: Mapping[str, Any], _position: str) -> list[Assertion]:
         """`Contains`: in a text, as a member of a list, as items of a mapping."""
         value = fields.get("value")
         if fields.get("as_strings") or (isinstance(value, str) and not _exact_case(fields)):
@@ -135,7 +140,7 @@ class _Evaluators:
             self._notes.add(_MEMBERS)
         return [{"type": "output.contains", "value": value}]
 
-    def is_instance(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+    def is_instance(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`IsInstance`: the JSON type of the output; other types are not in a JSON value."""
         name = str(fields.get("type_name", ""))
         if name not in _JSON_TYPES:
@@ -149,7 +154,7 @@ class _Evaluators:
         kind = "not-is-json" if name == "str" else "is-json"
         return [{"type": kind, "value": {"type": _JSON_TYPES[name]}}]
 
-    def max_duration(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+    def max_duration(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`MaxDuration`: in seconds there, in milliseconds here."""
         seconds = fields.get("seconds")
         if isinstance(seconds, bool) or not isinstance(seconds, int | float):
@@ -157,7 +162,7 @@ class _Evaluators:
             return []
         return [{"type": "metric.latency_ms.max", "value": seconds * 1000}]
 
-    def judged(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+    def judged(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`LLMJudge` and `GEval`."""
         criteria = str(fields.get("rubric") or fields.get("criteria") or "")
         steps = self._texts(fields, "evaluation_steps", position)
@@ -197,7 +202,7 @@ class _Evaluators:
         self._notes.add(f"{key} is no list of texts, and is left out", position)
         return []
 
-    def tools(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+    def tools(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`ToolCorrectness`: each of the tools is called, and no other one unless allowed."""
         minimums = dict(Counter(self._texts(fields, "expected_tools", position)))
         if not minimums:
@@ -211,7 +216,7 @@ class _Evaluators:
             assertions.append({**subset, "threshold": 1})
         return assertions
 
-    def trajectory(self, fields: Mapping[str, Any], _case: Any, position: str) -> list[Assertion]:
+    def trajectory(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`TrajectoryMatch`, which scores; here all of the calls have to match."""
         order = str(fields.get("order", "in_order"))
         if order not in ("in_order", "exact", "any_order"):
@@ -229,21 +234,13 @@ def _maximum(key: str, value: Any) -> Assertion:
     return {"type": "execution-metrics", key: value, "threshold": 1}
 
 
-def _equals(value: Any) -> list[Assertion]:
-    return [{"type": "output.equals", "value": value}]
+def _equals(_reader: _Evaluators, fields: Mapping[str, Any], _position: str) -> list[Assertion]:
+    return [{"type": "output.equals", "value": fields.get("value")}]
 
 
-def _equals_expected(case: Mapping[str, Any]) -> list[Assertion]:
-    """Return nothing to compare in a case without an expected output."""
-    expected = case.get("expected_output")
-    return [] if expected is None else _equals(expected)
-
-
-_READERS: Final[
-    Mapping[str, Callable[[_Evaluators, Mapping[str, Any], Any, str], list[Assertion]]]
-] = {
-    "Equals": lambda _, fields, _case, _at: _equals(fields.get("value")),
-    "EqualsExpected": lambda _, _fields, case, _at: _equals_expected(case),
+_READERS: Final[Mapping[str, Callable[[_Evaluators, Mapping[str, Any], str], list[Assertion]]]] = {
+    "Equals": _equals,
+    "EqualsExpected": _equals,
     "Contains": _Evaluators.contains,
     "IsInstance": _Evaluators.is_instance,
     "MaxDuration": _Evaluators.max_duration,
@@ -251,10 +248,8 @@ _READERS: Final[
     "GEval": _Evaluators.judged,
     "ToolCorrectness": _Evaluators.tools,
     "TrajectoryMatch": _Evaluators.trajectory,
-    "MaxToolCalls": lambda _, fields, _case, _at: [
-        _maximum("max_tool_calls", fields.get("max_calls"))
-    ],
-    "MaxModelRequests": lambda _, fields, _case, _at: [
+    "MaxToolCalls": lambda _, fields, _at: [_maximum("max_tool_calls", fields.get("max_calls"))],
+    "MaxModelRequests": lambda _, fields, _at: [
         _maximum("max_llm_calls", fields.get("max_requests"))
     ],
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import copy_context
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -342,8 +342,11 @@ def nightly(**fields: Any) -> State[Any]:
 
 def _nightly(parameters: Night) -> State[Any]:
     settings = this_worker().settings
-    suites = find_suites(parameters.suites, Path.cwd())
-    ends = _evaluate_all(suites, parameters)
+    ends: list[SuiteEnd] = []
+    for suite, exists in find_suites(parameters.suites, Path.cwd()).items():
+        ends.append(_evaluate(suite, exists, parameters))
+        if ends[-1].state.is_cancelled():
+            break
     with best_effort("bring the history up to date"):
         _warn_of_damaged(sync(permitted_store(parameters.model_dump()["store"], settings)))
     ends = [_with_history(end) for end in ends]
@@ -356,16 +359,6 @@ def _nightly(parameters: Night) -> State[Any]:
     if stopped:
         return Cancelled(message=f"stopped: {stopped[0].suite}: {stopped[0].state.message}")
     return state
-
-
-def _evaluate_all(suites: Mapping[str, bool], parameters: Night) -> list[SuiteEnd]:
-    """Return what became of the suites, in their order; after one that was stopped none begins."""
-    ends: list[SuiteEnd] = []
-    for suite, exists in suites.items():
-        ends.append(_evaluate(suite, exists, parameters))
-        if ends[-1].state.is_cancelled():
-            break
-    return ends
 
 
 def _evaluate(suite: str, exists: bool, parameters: Night) -> SuiteEnd:

@@ -41,8 +41,6 @@ from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
 _HOST: Final = "127.0.0.1"
-_CONNECT_S: Final = 10.0
-_START_S: Final = 180.0
 _END_S: Final = 2.0
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
@@ -106,7 +104,9 @@ class _Threads:
     """Prefect's threads, in this process."""
 
     processes, slots = 1, MOST_THREADS
+    # What ends a task whose process died, and what one for which there was no process.
     deaths: tuple[type[BaseException], ...] = ()
+    absent: type[BaseException] | tuple[()] = ()
     # Of the run that is executed.
     _key: Key | None = None
 
@@ -132,20 +132,25 @@ class _Dask(_Threads):
         import dask
         from distributed import LocalCluster
         from distributed.client import FutureCancelledError
-        from distributed.scheduler import KilledWorker
+        from distributed.scheduler import KilledWorker, NoWorkerError
         from prefect_dask import DaskTaskRunner
 
-        self.deaths = (KilledWorker, FutureCancelledError)
+        self.deaths = (KilledWorker, FutureCancelledError, NoWorkerError)
+        self.absent = NoWorkerError
         with ExitStack() as stack:
             if address:
-                timeout = {"timeout": _CONNECT_S}
-                runner = DaskTaskRunner(address=address, client_kwargs=timeout)
+                runner = DaskTaskRunner(address=address, client_kwargs={"timeout": 10.0})
             else:
                 # A task that is cancelled, a worker that is lost are no news.
                 logging.getLogger("distributed").setLevel(logging.CRITICAL)
                 self.processes = min(wanted or usable_cores(), most)
-                # A daemon of `multiprocessing` may have no children.
-                stack.enter_context(dask.config.set({"distributed.worker.daemon": False}))
+                # A daemon of `multiprocessing` may have no children. Without the timeout a task
+                # waits for ever once all workers have died while they began again.
+                settings = {
+                    "distributed.worker.daemon": False,
+                    "distributed.scheduler.no-workers-timeout": "60 s",
+                }
+                stack.enter_context(dask.config.set(settings))
                 cluster = LocalCluster(
                     n_workers=self.processes,
                     threads_per_worker=MOST_THREADS,
@@ -227,7 +232,7 @@ class _Ray(_Threads):
                 num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
             )
             self._actors = [kind.remote() for _ in range(count)]
-            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=_START_S)
+            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=180.0)
             self._stack = stack.pop_all()
         self._loads = [0] * count
 
@@ -393,7 +398,8 @@ class TasksExecutor:
                     outcome = outcome_of(shard, done.result())
                 except self._runner.deaths as lost:
                     reason = f"an exit code that nobody tells ({type(lost).__name__})"
-                    ended.set_exception(ProcessDiedError(reason))
+                    begun = not isinstance(lost, self._runner.absent)
+                    ended.set_exception(ProcessDiedError(reason, was_ready=begun))
                 except CancelledError:
                     ended.set_result(Stopped(shard))
                 except BaseException as error:  # noqa: BLE001 - raised by the shard's future

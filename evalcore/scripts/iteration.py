@@ -103,8 +103,7 @@ class Servers(Protocol):
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run,
-    `depth` the tools that are being called within each other.
+    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run.
     """
 
     imports: ImportPolicy

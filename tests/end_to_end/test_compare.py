@@ -38,7 +38,7 @@ def test_decide_goes_on_after_a_line_that_is_no_question() -> None:
     ended = decide("{", wrong, {"id": "x", "gate": "errors"}, CASES[1])
     assert ended.code == 2
     assert [line["outcome"] for line in ended.lines] == ["error", "error", "error", "pass"]
-    assert "a share from 0 to 1" in ended.lines[1]["message"]
+    assert "a number from 0 to 1" in ended.lines[1]["message"]
     assert ended.lines[2]["id"] == "x"
 
 

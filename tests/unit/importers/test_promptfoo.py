@@ -295,7 +295,7 @@ def test_flags_before_a_pattern_are_none_of_javascript() -> None:
 @pytest.mark.parametrize("kind", ["contains", "icontains", "starts-with"])
 def test_an_empty_text_is_not_taken_over_since_promptfoo_refuses_it(kind: str) -> None:
     with pytest.raises(NotTakenOverError, match="empty"):
-        WORDS[kind](Written({}, ""))
+        WORDS[kind](Written({"type": kind}, ""))
 
 
 def test_what_counts_otherwise_than_in_promptfoo_is_noted(tmp_path: Path) -> None:
@@ -413,7 +413,7 @@ def test_filters_with_another_result_than_in_nunjucks_are_refused(name: str) -> 
 
 @pytest.mark.parametrize("kind", ["contains-any", "contains-all", "icontains-any", "icontains-all"])
 def test_a_list_written_as_text_may_hold_quoted_commas(kind: str) -> None:
-    written = Written({}, '"1,000",in stock, usd')
+    written = Written({"type": kind}, '"1,000",in stock, usd')
     assert WORDS[kind](written)["value"] == ["1,000", "in stock", "usd"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +12,7 @@ from evalcore.errors import UsageError
 from evalcore.expressions.engine import ExpressionError
 from evalcore.providers.chat import ChatModel
 from evalcore.scripts.iteration import Iteration, ToolError
+from evalcore.scripts.mcp import McpServers
 from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels
 from evalcore.scripts.statements import RaisingCollector, run_body
 from evalcore.scripts.tools import ToolReader
@@ -24,11 +24,6 @@ class NoModels:
         raise AssertionError(name)
 
 
-class NoServers:
-    async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
-        raise AssertionError(server)
-
-
 def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     """Return what a test gives inside of layers, the outermost first."""
     mistakes = RaisingCollector()
@@ -36,7 +31,7 @@ def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     raw = tuple(Layer((), yaml.safe_load(layer), chain=False) for layer in layers or ("{}",))
     made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader, open_servers({})))
     assert made is not None
-    run = Iteration(ImportPolicy(), NoModels(), NoServers())
+    run = Iteration(ImportPolicy(), NoModels(), McpServers({}, {}))
     return asyncio.run(run_body(made.body, made.enter({"env": {}}, iteration), run))
 
 
@@ -225,7 +220,7 @@ def test_data_is_made_anew_for_each_iteration() -> None:
     levels = read_levels((Layer((), {"data": {"xs": [1]}}, chain=False),), reader, open_servers({}))
     test = reader.test({"do": [{"eval": "${xs.append(2)}"}, {"eval": "${xs}"}]}, (), levels)
     assert test is not None
-    run = Iteration(ImportPolicy(), NoModels(), NoServers())
+    run = Iteration(ImportPolicy(), NoModels(), McpServers({}, {}))
 
     for iteration in range(2):
         assert asyncio.run(run_body(test.body, test.enter({}, iteration), run)) == [1, 2]

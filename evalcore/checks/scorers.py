@@ -494,12 +494,8 @@ SCORERS: Final[Mapping[str, type[Scorer]]] = MappingProxyType(
 _MISSING: Final = "a scorer is a name or a mapping with 'scorer' or 'callable'"
 
 
-class ScorerSyntaxError(ValueError):
-    """A scorer is written wrongly; the message says what would work."""
-
-
 def parse_scorer(raw: object) -> ScorerSpec:
-    """Return the scorer that `raw` writes. Raises `ScorerSyntaxError`.
+    """Return the scorer that `raw` writes. Raises `ParameterError`.
 
     That is a kind (`latency`), a similarity's mode (`levenshtein`), a mapping `{scorer: kind, name,
     parameter: value, …}` or `{callable: 'module:function', name}`. Keys may be in camelCase.
@@ -507,7 +503,7 @@ def parse_scorer(raw: object) -> ScorerSpec:
     if isinstance(raw, str):
         raw = {"callable": raw} if ":" in raw else {"scorer": raw}
     if not isinstance(raw, Mapping):
-        raise ScorerSyntaxError(_MISSING)
+        raise ParameterError(_MISSING)
     written = {snake_case(str(key)).replace("-", "_"): value for key, value in raw.items()}
     kind = _take_kind(written)
     parameters = SCORERS[kind]
@@ -517,10 +513,7 @@ def parse_scorer(raw: object) -> ScorerSpec:
         for key, value in written.items()
         if value is not None or key == "callable" or key not in parameters_of(parameters)
     }
-    try:
-        return read_declared(parameters, values, f"scorer '{kind}'").spec
-    except ParameterError as error:
-        raise ScorerSyntaxError(str(error)) from None
+    return read_declared(parameters, values, f"scorer '{kind}'").spec
 
 
 @lru_cache(maxsize=256)
@@ -536,16 +529,16 @@ def is_awaited(spec: ScorerSpec) -> bool:
 
 
 def _take_kind(written: dict[str, Any]) -> str:
-    """Take the kind out of the keys; raise `ScorerSyntaxError` if there is none."""
+    """Take the kind out of the keys; raise `ParameterError` if there is none."""
     keys = [key for key in ("scorer", "type") if key in written]
     if len(keys) > 1:
-        raise ScorerSyntaxError("'scorer' and 'type' mean the same; keep one of them")
+        raise ParameterError("'scorer' and 'type' mean the same; keep one of them")
     if "callable" in written:
         if keys and written.pop(keys[0]) != "custom":
-            raise ScorerSyntaxError("'callable' is a scorer of its own; remove 'scorer'")
+            raise ParameterError("'callable' is a scorer of its own; remove 'scorer'")
         return "custom"
     if not keys:
-        raise ScorerSyntaxError(_MISSING)
+        raise ParameterError(_MISSING)
     value = written.pop(keys[0])
     kind = snake_case(value).replace("-", "_") if isinstance(value, str) else str(value)
     if kind in SCORERS:
@@ -554,7 +547,7 @@ def _take_kind(written: dict[str, Any]) -> str:
     if kind in modes and "mode" not in written:
         written["mode"] = kind
         return "similarity"
-    raise ScorerSyntaxError(f"unknown scorer {value!r}.{suggest(kind, [*SCORERS, *modes])}")
+    raise ParameterError(f"unknown scorer {value!r}.{suggest(kind, [*SCORERS, *modes])}")
 
 
 async def score_evidence(

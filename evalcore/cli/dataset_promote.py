@@ -89,7 +89,7 @@ def _template(flags: dict[str, Any]) -> dict[str, Any]:
     path = flags.pop("assertions")
     if path is None:
         return flags
-    from evalcore.formats.assertions import read_assertions
+    from evalcore.formats.single_assertions import read_assertions
 
     return {**flags, "assertions": read_assertions(path)}
 
@@ -230,7 +230,7 @@ def _edited(
 
 def _with_assertion(acceptance: Acceptance) -> Acceptance:
     """Ask for an assertion as `type: value`, or as JSON."""
-    from evalcore.formats.assertions import check_assertion
+    from evalcore.formats.single_assertions import check_assertion
     from evalcore.problems import Problems
 
     text = click.prompt("assertion, such as contains: refund").strip()

@@ -12,10 +12,10 @@ from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import EvalError
 from evalcore.formats.single_gate import read_question, unread_keys
-from evalcore.gates.registry import GateSyntaxError
 from evalcore.isolation.mode import Isolation
 from evalcore.model.summary import Difference
 from evalcore.pipeline.gates import DecideOptions, decide_question
+from evalcore.shapes import ParameterError
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -41,7 +41,7 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         options = DecideOptions(imports, isolation=Isolation(settings().isolation))
         with reserved_stdout():
             result, summary = decide_question(question, options.resolve)
-    except (EvalError, GateSyntaxError) as error:
+    except (EvalError, ParameterError) as error:
         return _error(raw.get("id"), str(error))
     compared = summary.comparison.variants if summary.comparison is not None else ()
     return {

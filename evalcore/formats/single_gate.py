@@ -22,7 +22,15 @@ from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
 from evalcore.model.tolerance import reaches
 from evalcore.problems import Problems
-from evalcore.shapes import Declared, Measure, OrAbsent, Text, Weight, adapter, snake_case
+from evalcore.shapes import (
+    Declared,
+    Measure,
+    OrAbsent,
+    Text,
+    Weight,
+    adapter,
+    snake_case,
+)
 from evalcore.wording import did_you_mean, known_names
 
 _Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -171,7 +179,7 @@ class GateQuestion(NamedTuple):
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
     """Return the question; keys may be in camelCase, unknown ones are left alone (`unread_keys`).
 
-    Raises `LoadError` with every mistake of the results, or `GateSyntaxError`.
+    Raises `LoadError` with every mistake of the results, or `ParameterError`.
     """
     problems = Problems("question", lambda _: None)
     try:

@@ -29,28 +29,21 @@ GATES: Final[Mapping[str, type[Gate]]] = MappingProxyType(
 )
 
 
-class GateSyntaxError(ValueError):
-    """A gate is written wrongly; the message says what would work."""
-
-
 def parse_gate(raw: object) -> GateSpec:
     """Return the gate that `raw` writes: `name`, or `{gate: name, parameter: value, …}`.
 
-    Names and parameters may be in camelCase. Raises `GateSyntaxError`.
+    Names and parameters may be in camelCase. Raises `ParameterError`.
     """
     if isinstance(raw, str):
         raw = {"gate": raw}
     if not isinstance(raw, Mapping) or not isinstance(raw.get("gate"), str):
-        raise GateSyntaxError("a gate is a name or a mapping with 'gate: NAME'")
+        raise ParameterError("a gate is a name or a mapping with 'gate: NAME'")
     kind = _kind(raw["gate"])
     label = f"gate '{kind.gate}'"
-    try:
-        written = {key: value for key, value in raw.items() if key != "gate"}
-        spec = read_declared(kind, written, label).spec
-    except ParameterError as error:
-        raise GateSyntaxError(str(error)) from None
+    written = {key: value for key, value in raw.items() if key != "gate"}
+    spec = read_declared(kind, written, label).spec
     if (name := spec.params.get("name")) in GATES:
-        raise GateSyntaxError(f"{label}: '{name}' is the name of another gate")
+        raise ParameterError(f"{label}: '{name}' is the name of another gate")
     return spec
 
 
@@ -62,7 +55,7 @@ def restore_gate(spec: GateSpec) -> Gate:
 def parse_gate_option(text: str) -> GateSpec:
     """Return the gate of `--gate NAME`, `--gate NAME=VALUE` or `--gate NAME:key=value,…`.
 
-    In a list of ids the commas stay: `required_cases=a,b`. Raises `GateSyntaxError`.
+    In a list of ids the commas stay: `required_cases=a,b`. Raises `ParameterError`.
     """
     name, separator, rest = [*re.split("([=:])", text, maxsplit=1), "", ""][:3]
     name = name.strip()
@@ -72,7 +65,7 @@ def parse_gate_option(text: str) -> GateSpec:
     raw: dict[str, Any] = {"gate": name}
     if separator == "=":
         if not first:
-            raise GateSyntaxError(f"gate '{name}' takes no value")
+            raise ParameterError(f"gate '{name}' takes no value")
         raw[first] = value_of_text(rest, parameters[first])
     elif separator == ":":
         for key, value in _pairs(name, rest, kind):
@@ -83,7 +76,7 @@ def parse_gate_option(text: str) -> GateSpec:
     if missing and written <= parameters.keys():
         keys = ", ".join(f"'{key}'" for key in missing)
         verb = "is" if len(missing) == 1 else "are"
-        raise GateSyntaxError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")
+        raise ParameterError(f"gate '{name}': {keys} {verb} required: {_option_form(name, kind)}")
     return parse_gate(raw)
 
 
@@ -91,7 +84,7 @@ def parse_gate_options(texts: Iterable[str], option: str) -> tuple[GateSpec, ...
     """Return the gates of an option that may be repeated; raise `UsageError` that names it."""
     try:
         return tuple(map(parse_gate_option, texts))
-    except GateSyntaxError as error:
+    except ParameterError as error:
         raise UsageError(f"{option}: {error}") from error
 
 
@@ -136,7 +129,7 @@ def _spellings(name: str) -> list[str]:
 def _kind(name: str) -> type[Gate]:
     kind = GATES.get(snake_case(name))
     if kind is None:
-        raise GateSyntaxError(f"unknown gate '{name}'.{suggest(snake_case(name), GATES)}")
+        raise ParameterError(f"unknown gate '{name}'.{suggest(snake_case(name), GATES)}")
     return kind
 
 
@@ -164,5 +157,5 @@ def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
             forms = f"{name}:{_first_key(kind) or 'key'}=value, or {name}=value"
             if len(_required_keys(kind)) > 1:
                 forms = _option_form(name, kind)
-            raise GateSyntaxError(f"gate '{name}': write {forms}")
+            raise ParameterError(f"gate '{name}': write {forms}")
     return pairs

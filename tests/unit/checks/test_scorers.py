@@ -10,7 +10,6 @@ import pytest
 
 from evalcore.checks.scorers import (
     Score,
-    ScorerSyntaxError,
     is_awaited,
     linear,
     parse_scorer,
@@ -19,6 +18,7 @@ from evalcore.checks.scorers import (
 from evalcore.execution.item import run_inline
 from evalcore.model.evidence import Artifact, Evidence, Metrics
 from evalcore.model.suite import Case
+from evalcore.shapes import ParameterError
 from evalcore.trust.imports import ImportPolicy
 
 
@@ -256,6 +256,6 @@ def test_a_scorer_that_is_not_there_is_an_error_of_that_score() -> None:
     ],
 )
 def test_a_scorer_written_wrongly_says_what_would_work(raw: Any, reason: str) -> None:
-    with pytest.raises(ScorerSyntaxError, match=r".") as raised:
+    with pytest.raises(ParameterError, match=r".") as raised:
         parse_scorer(raw)
     assert reason in str(raised.value)

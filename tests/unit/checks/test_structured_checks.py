@@ -11,7 +11,7 @@ import pytest
 from evalcore.checks.grading import grade
 from evalcore.errors import LoadError
 from evalcore.execution.item import run_inline
-from evalcore.formats.assertions import read_single
+from evalcore.formats.single_assertions import read_single
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, Format

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.gates.registry import GateSyntaxError, parse_gate, parse_gate_option
+from evalcore.gates.registry import parse_gate, parse_gate_option
+from evalcore.shapes import ParameterError
 from tests.support.comparison_results import decide, result
 
 GOOD, BAD = result(), result(passed=False)
@@ -300,7 +301,7 @@ def test_a_custom_gate(function: str, outcome: str, message: str) -> None:
     ids=str,
 )
 def test_a_wrong_parameter_says_what_would_work(written: Any, message: str) -> None:
-    with pytest.raises(GateSyntaxError, match=message):
+    with pytest.raises(ParameterError, match=message):
         parse_gate(written)
 
 
@@ -331,5 +332,5 @@ def test_parameters_on_the_command_line(text: str, params: dict[str, Any]) -> No
 
 @pytest.mark.parametrize("text", ["pass_rate", "required_cases", "custom", "latencyUnder"])
 def test_a_gate_without_its_value_shows_how_to_give_it(text: str) -> None:
-    with pytest.raises(GateSyntaxError, match=f"is required: {text}="):
+    with pytest.raises(ParameterError, match=f"is required: {text}="):
         parse_gate_option(text)

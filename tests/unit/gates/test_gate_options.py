@@ -6,7 +6,7 @@ import pytest
 
 from evalcore.gates import registry
 from evalcore.gates.gate import Gate
-from evalcore.shapes import Share, Weight
+from evalcore.shapes import ParameterError, Share, Weight
 
 
 class ItemsBelow(
@@ -32,7 +32,7 @@ def test_the_hint_of_a_gate_with_two_required_parameters_is_a_form_that_works(
     option: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(registry, "GATES", {ItemsBelow.gate: ItemsBelow})
-    with pytest.raises(registry.GateSyntaxError) as error:
+    with pytest.raises(ParameterError) as error:
         registry.parse_gate_option(option)
     assert missing in str(error.value)
     form = "items_below:score=0.5,score_items=3"

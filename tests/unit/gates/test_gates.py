@@ -9,12 +9,12 @@ import pytest
 
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
-from evalcore.gates.registry import GATES, GateSyntaxError, parse_gate, parse_gate_option
+from evalcore.gates.registry import GATES, parse_gate, parse_gate_option
 from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.sample import Sample
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
-from evalcore.shapes import parameters_of
+from evalcore.shapes import ParameterError, parameters_of
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
 SUMMARY = Summary(
@@ -176,7 +176,7 @@ WRONG = [
 
 @pytest.mark.parametrize(("written", "message"), WRONG, ids=lambda value: str(value)[:40])
 def test_a_wrong_gate_says_what_would_work(written: object, message: str) -> None:
-    with pytest.raises(GateSyntaxError, match=message.replace("?", r"\?").replace("(", r"\(")):
+    with pytest.raises(ParameterError, match=message.replace("?", r"\?").replace("(", r"\(")):
         parse_gate(written)
 
 

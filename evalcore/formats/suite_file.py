@@ -13,7 +13,7 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.dialects import assertion_schema
 from evalcore.checks.registry import Dialect
-from evalcore.checks.scorers import ScorerSyntaxError, parse_scorer
+from evalcore.checks.scorers import parse_scorer
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
 from evalcore.formats.documents import Document, Renames, as_json, read_document
@@ -56,6 +56,7 @@ from evalcore.problems import Problems, raise_all
 from evalcore.shapes import (
     CALLABLE,
     Count,
+    ParameterError,
     Repetitions,
     Share,
     Text,
@@ -797,7 +798,7 @@ class _SuiteLevelReader:
             loc: Loc = ("scorers", index)
             try:
                 scorer = parse_scorer(raw)
-            except ScorerSyntaxError as error:
+            except ParameterError as error:
                 self._problems.add(loc, str(error))
                 continue
             if scorer.name in scorers:

@@ -139,19 +139,6 @@ def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
     assert len(questions) == found["details"]["judge_calls"] == 3
 
 
-def test_a_program_that_names_no_models_may_ask_all_of_the_suites(tmp_path: Path) -> None:
-    asking = ASKING[: ASKING.index("seen = [")]
-    text = f'print(json.dumps({{"score": 1, "details": call("/invoke", {QUESTION})}}))'
-    with model_server(script=lambda _: "yes") as server:
-        test = given("out", {**program(tmp_path, asking + text), "target": {"max_calls": 1}})
-        second = {**judge(server), "name": "second", "model": "other"}
-        found = results(run(write_suite(tmp_path, [test], targets=[judge(server), second])))["a"]
-        (question,) = server.requests
-
-    assert found["details"]["details"][1]["rawText"] == "yes"
-    assert question.body["model"] == "other"
-
-
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     # A shell is there at once; Python's start may take longer than the program has time.
     command = "sleep 600 & echo $! >child; echo stuck >&2; wait"

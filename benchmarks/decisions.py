@@ -54,7 +54,7 @@ from benchmarks.stated_sizes import (
 )
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
 from evalcore.gates.over_time import Reliable
-from evalcore.model.gate import GateOutcome
+from evalcore.model.run import GateOutcome
 
 _MEANING = (
     "A night is a run of 400 cases × 3 iterations, mean pass rate 0.8, unless it says another "

@@ -12,9 +12,8 @@ from evalcore.gates.comparing import NoRegressions, NoSignificantRegression
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule
 from evalcore.gates.over_time import NoDrift, NoDropFromHistory, NoNewFailures
 from evalcore.gates.sequential import RoundGates, RoundItem, SeenValue, SequentialGate
-from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.sample import UnitSums
+from evalcore.model.run import GateOutcome, GateResult
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.summary import (
     CaseState,
@@ -23,6 +22,7 @@ from evalcore.model.summary import (
     DifferenceKind,
     Paired,
     Summary,
+    UnitSums,
     Unsettled,
     VariantComparison,
     VariantSummary,

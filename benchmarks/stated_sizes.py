@@ -31,10 +31,9 @@ from benchmarks.nights import (
 )
 from evalcore.cli.main import cli
 from evalcore.gates.builtin import PassRate, ScoreAtLeast
-from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.sample import Sample, UnitSums
+from evalcore.model.run import GateOutcome, GateResult
 from evalcore.model.suite import Policy, ScoreRule
-from evalcore.model.summary import Counts, Paired, Summary
+from evalcore.model.summary import Counts, Paired, Sample, Summary, UnitSums
 from evalcore.statistics.intervals import moments_of_units
 
 _LARGE = 200_000

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from evalcore.checks.scorers import Score
     from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.evidence import Artifact, Evidence, Metrics
-    from evalcore.model.gate import GateResult
+    from evalcore.model.run import GateResult
     from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
     from evalcore.suites.human import human
     from evalcore.suites.report import CaseResult, SuiteReport
@@ -54,7 +54,7 @@ _MODULES = {
     "EvalRun": "evalcore.suites.workflow_evals",
     "EvalSuite": "evalcore.suites.define",
     "Evidence": "evalcore.model.evidence",
-    "GateResult": "evalcore.model.gate",
+    "GateResult": "evalcore.model.run",
     "Metrics": "evalcore.model.evidence",
     "Score": "evalcore.checks.scorers",
     "SuiteError": "evalcore.suites.define",

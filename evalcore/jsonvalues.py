@@ -12,7 +12,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
@@ -223,6 +223,178 @@ def plain_value(value: Any) -> Any:
     if is_dataclass(value):
         return {each.name: plain_value(getattr(value, each.name)) for each in fields(value)}
     return value
+
+
+def same_json(left: Any, right: Any) -> bool:
+    """Return whether two JSON values mean the same: true is not 1, 1 is 1.0, keys have no order."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, Mapping):
+        return (
+            isinstance(right, Mapping)
+            and left.keys() == right.keys()
+            and all(same_json(value, right[key]) for key, value in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return (
+            isinstance(right, list | tuple)
+            and len(left) == len(right)
+            and all(map(same_json, left, right))
+        )
+    return bool(left == right)
+
+
+_STEP: Final = re.compile(
+    r"""
+    \[ \s* (?: (?P<star>\*) | (?P<index>-?\d+)
+             | (?P<quoted>"(?:[^"\\]|\\.)*") | '(?P<single>[^']*)' ) \s* \]
+    | (?P<key>[^.\[\]]+)
+    """,
+    re.VERBOSE,
+)
+_INDEX: Final = re.compile(r"-?[0-9]{1,4000}")
+
+
+class Wildcard(Enum):
+    """The part of a path that stands for every element of a list."""
+
+    ALL = "*"
+
+
+Part = str | int | Wildcard
+
+
+class PathSyntaxError(ValueError):
+    """A text is not a path; the message says where it stops being one."""
+
+
+class Unresolved(NamedTuple):
+    """A path that leads nowhere: its longest prefix that resolves, and the value there.
+
+    `through_scalar` is true if the path goes on below a text, a number or a boolean, or names a
+    key of a list: the value has a type that the path does not fit. It is false for a missing key,
+    an index out of range and a path through null.
+    """
+
+    partial_path: str
+    partial_value: Any
+    through_scalar: bool
+
+
+class Resolved(NamedTuple):
+    """The value that a path addresses."""
+
+    value: Any
+
+
+@lru_cache(maxsize=1024)
+def parse_path(text: str) -> tuple[Part, ...]:
+    """Return the parts of a path (`items[0].price`, `a.*.b`, `["a.b"]`).
+
+    Raises `PathSyntaxError`.
+    """
+    parts: list[Part] = []
+    position = 0
+    while position < len(text):
+        if parts and text[position] == ".":
+            position += 1
+        match = _STEP.match(text, position)
+        if match is None or (parts and match["key"] and text[position - 1] != "."):
+            raise PathSyntaxError(
+                f"path {text[:80]!r}: expected a key, an index or '*' at character {position + 1}"
+            )
+        parts.append(_part(match))
+        position = match.end()
+        if position == len(text) - 1 and text[position] == ".":
+            raise PathSyntaxError(f"path {text[:80]!r} ends with a dot")
+    if not parts:
+        raise PathSyntaxError("a path is not empty; leave it out for the whole payload")
+    return tuple(parts)
+
+
+def _part(match: re.Match[str]) -> Part:
+    if match["star"] or match["key"] == "*":
+        return Wildcard.ALL
+    if match["index"]:
+        return int(match["index"])
+    if match["quoted"]:
+        try:
+            return str(json.loads(match["quoted"]))
+        except ValueError as error:
+            raise PathSyntaxError(f"the key {match['quoted'][:80]} is not JSON text") from error
+    return str(match["key"] if match["single"] is None else match["single"])
+
+
+def resolve(
+    value: Any, parts: Sequence[Part], walked: tuple[Part, ...] = ()
+) -> Resolved | Unresolved:
+    """Return the value at a path (`parse_path`); `walked` is the path to `value`.
+
+    With a wildcard it is the flat list of what the rest of the path addresses in each element; one
+    element without it makes the path unresolved.
+    """
+    for number, part in enumerate(parts):
+        index = _index_of(part)
+        if part is Wildcard.ALL and isinstance(value, list):
+            rest = parts[number + 1 :]
+            values: list[Any] = []
+            for position, element in enumerate(value):
+                found = resolve(element, rest, (*walked, position))
+                if isinstance(found, Unresolved):
+                    return found
+                values.extend(found.value if Wildcard.ALL in rest else [found.value])
+            return Resolved(values)
+        if isinstance(value, Mapping) and str(part) in value:
+            value = value[str(part)]
+        elif isinstance(value, list) and index is not None and 0 <= index < len(value):
+            value = value[index]
+        else:
+            fits = isinstance(value, Mapping) if index is None else isinstance(value, dict | list)
+            fits = fits and part is not Wildcard.ALL
+            return Unresolved(_path_text(walked), value, value is not None and not fits)
+        walked = (*walked, part)
+    return Resolved(value)
+
+
+def _index_of(part: Part) -> int | None:
+    if isinstance(part, str):
+        return int(part) if _INDEX.fullmatch(part) else None
+    return part if isinstance(part, int) else None
+
+
+def _path_text(parts: tuple[Part, ...]) -> str:
+    """Return parts as a path, the way `parse_path` reads it; "" for none."""
+    text = ""
+    for part in parts:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        elif re.fullmatch(r"[^.\[\]*'\"\s]+", str(part)):
+            text += f".{part}" if text else str(part)
+        else:
+            text += f"[{json.dumps(part, ensure_ascii=False)}]"
+    return text
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "nothing"
+
+
+ABSENT: Final = _Absent()
+
+
+def value_at(value: Any, path: str) -> Any:
+    """Return what stands at a path (`lines[0].price`, `lines.0.price`), `ABSENT` for nothing.
+
+    A key that is written like the whole path comes first.
+    """
+    if isinstance(value, Mapping) and path in value:
+        return value[path]
+    try:
+        found = resolve(value, parse_path(path))
+    except PathSyntaxError:
+        return ABSENT
+    return found.value if isinstance(found, Resolved) else ABSENT
 
 
 _NAME: Final = r'"(?:[^"\\]|\\.)*"|\'(?:[^\'\\]|\\.)*\''

@@ -11,7 +11,6 @@ import orjson
 
 from evalcore.analytics.named import Connection, fill_table, query_text, read_rows, run_query
 from evalcore.model.run import Plan
-from evalcore.model.sample import UnitSums
 from evalcore.model.summary import (
     HARD_KINDS,
     MEASURE_KINDS,
@@ -22,6 +21,7 @@ from evalcore.model.summary import (
     Measure,
     Paired,
     Tolerances,
+    UnitSums,
     Unsettled,
     VariantComparison,
 )

@@ -11,7 +11,7 @@ import orjson
 
 from evalcore.analytics.named import read_rows, run_query
 from evalcore.model.run import Plan
-from evalcore.model.sample import NO_SAMPLE, Sample, Shape, kurtosis_of
+from evalcore.model.summary import NO_SAMPLE, Sample, Shape, kurtosis_of
 from evalcore.sql.connection import BoundedConnection
 from evalcore.statistics.intervals import two_sided_t
 

@@ -24,7 +24,6 @@ from evalcore.model.annotation import AwaitedLabels, QuestionAgreement
 from evalcore.model.exchange import cut_of
 from evalcore.model.past import past_runs_of
 from evalcore.model.run import Plan
-from evalcore.model.sample import NO_SAMPLE
 from evalcore.model.scoring import (
     GroupScore,
     ModelTokens,
@@ -35,6 +34,7 @@ from evalcore.model.scoring import (
 )
 from evalcore.model.suite import Policy, Reducer, ScoreRule
 from evalcore.model.summary import (
+    NO_SAMPLE,
     Counts,
     Extreme,
     FailedAssertion,

@@ -11,11 +11,15 @@ from typing import Annotated, Any, NamedTuple, Required
 from pydantic import ConfigDict, Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.annotations.judging import latest_by_annotator
-from evalcore.annotations.label_store import LabelBook, add_label
-from evalcore.annotations.labels import LONGEST_COMMENT, LabelRecord, check_annotator
-from evalcore.annotations.queue import AnnotationQueue
-from evalcore.annotations.tasks import AnnotationTask, RunQuestions
+from evalcore.annotations.labels import (
+    LONGEST_COMMENT,
+    LabelBook,
+    LabelRecord,
+    add_label,
+    check_annotator,
+    latest_by_annotator,
+)
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, RunQuestions
 from evalcore.errors import EvalError
 from evalcore.model.annotation import AnswerForm, Label
 from evalcore.problems import Problems

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from evalcore.annotations.judging import latest_by_annotator
+from evalcore.annotations.labels import latest_by_annotator
 from evalcore.annotations.queue import AnnotationQueue
 from evalcore.model.annotation import Label, QuestionAgreement
 from evalcore.statistics.agreement import annotator_agreement

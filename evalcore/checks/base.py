@@ -28,11 +28,11 @@ from typing_extensions import TypedDict
 from evalcore.checks.registry import load_check
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
-from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
+from evalcore.model.assertion import Assertion, Outcome, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case
-from evalcore.model.tolerance import reaches
 from evalcore.shapes import adapter, or_null
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import LINE_LENGTH, Loc, json_text, one_line, quote, shorten
@@ -83,8 +83,7 @@ class CheckContext:
     """What belongs to the run rather than to the item.
 
     `folder` is the suite's folder (working directory of commands); `regex_timeout_s` bounds one
-    search, `plugin_timeout_s` one call of foreign code. `passed` is the grading's own: assertions
-    that passed, by their identity, with their checks and results. `objects` are what a suite made
+    search, `plugin_timeout_s` one call of foreign code. `objects` are what a suite made
     in Python refers to by name. `complete` calls providers for the item that is graded, `judges`
     asks its judges. `workspace` is the folder that the target worked in, if there was one.
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
@@ -105,9 +104,6 @@ class CheckContext:
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
     thread: GradingThread | None = None
-    passed: dict[int, tuple[Assertion, Any, AssertionResult]] = field(
-        default_factory=dict, repr=False, compare=False
-    )
 
     def lacks_field(self, path: str) -> bool:
         """Whether no case's expected output has the field."""

@@ -26,7 +26,7 @@ from evalcore.checks.program import Program, payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.shapes import Declared, OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
 from evalcore.wording import describe_error, json_text, one_line, suggest
 

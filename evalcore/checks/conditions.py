@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum, StrEnum
-from functools import lru_cache
+from enum import StrEnum
 from math import fsum
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -21,176 +19,29 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
     WithJsonSchema,
     WrapValidator,
+    field_validator,
 )
 
-from evalcore.checks.base import Fault
+from evalcore.checks.base import Check, Fault, Subject
+from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake, schema_faults
 from evalcore.errors import TargetError
-from evalcore.judging.asking import NO_JUDGES, JudgeQuestion, Judges, JudgeSpec, cosine
+from evalcore.jsonvalues import (
+    PathSyntaxError,
+    Resolved,
+    Unresolved,
+    parse_path,
+    resolve,
+    same_json,
+)
+from evalcore.judging.asking import JudgeQuestion, Judges, JudgeSpec, cosine
 from evalcore.judging.panel import ask_until_valid
 from evalcore.judging.prompts import SYSTEM, fill
 from evalcore.judging.replies import ReplyError, read_object, text_of
-from evalcore.model.assertion import Outcome
-from evalcore.model.tolerance import reaches
+from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
+from evalcore.model.evidence import Evidence
+from evalcore.model.scoring import reaches
+from evalcore.patterns import PatternError, compile_pattern
 from evalcore.wording import counted, describe, json_text, quote, quote_pattern, shorten
-
-_PART: Final = re.compile(
-    r"""
-    \[ \s* (?: (?P<star>\*) | (?P<index>-?\d+)
-             | (?P<quoted>"(?:[^"\\]|\\.)*") | '(?P<single>[^']*)' ) \s* \]
-    | (?P<key>[^.\[\]]+)
-    """,
-    re.VERBOSE,
-)
-
-_INDEX: Final = re.compile(r"-?[0-9]{1,4000}")
-
-
-class Wildcard(Enum):
-    """The part of a path that stands for every element of a list."""
-
-    ALL = "*"
-
-
-Part = str | int | Wildcard
-
-
-class PayloadPathError(ValueError):
-    """A text is not a path; the message says where it stops being one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Unresolved:
-    """A path that leads nowhere: its longest prefix that resolves, and the value there.
-
-    `through_scalar` is true if the path goes on below a text, a number or a boolean, or names a
-    key of a list: the value has a type that the path does not fit. It is false for a missing key,
-    an index out of range and a path through null.
-    """
-
-    partial_path: str
-    partial_value: Any
-    through_scalar: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """The value that a path addresses."""
-
-    value: Any
-
-
-@lru_cache(maxsize=1024)
-def parse_payload_path(text: str) -> tuple[Part, ...]:
-    """Return the parts of a path. Raises `PayloadPathError`."""
-    parts: list[Part] = []
-    position = 0
-    while position < len(text):
-        if parts and text[position] == ".":
-            position += 1
-        match = _PART.match(text, position)
-        if match is None or (parts and match["key"] and text[position - 1] != "."):
-            raise PayloadPathError(
-                f"path {text[:80]!r}: expected a key, an index or '*' at character {position + 1}"
-            )
-        parts.append(_part(match))
-        position = match.end()
-        if position == len(text) - 1 and text[position] == ".":
-            raise PayloadPathError(f"path {text[:80]!r} ends with a dot")
-    if not parts:
-        raise PayloadPathError("a path is not empty; leave it out for the whole payload")
-    return tuple(parts)
-
-
-def _part(match: re.Match[str]) -> Part:
-    if match["star"] or match["key"] == "*":
-        return Wildcard.ALL
-    if match["index"]:
-        return int(match["index"])
-    if match["quoted"]:
-        try:
-            return str(json.loads(match["quoted"]))
-        except ValueError as error:
-            raise PayloadPathError(f"the key {match['quoted'][:80]} is not JSON text") from error
-    return str(match["key"] if match["single"] is None else match["single"])
-
-
-def resolve(payload: Any, path: str | None) -> Resolved | Unresolved:
-    """Return the value at a path of a payload; None is the whole payload.
-
-    With a wildcard the value is the flat list of what the rest of the path addresses in each
-    element; one element without it makes the path unresolved. Raises `PayloadPathError`.
-    """
-    if path is None:
-        return Resolved(payload)
-    return _resolve(payload, parse_payload_path(path), ())
-
-
-def _resolve(
-    value: Any, parts: tuple[Part, ...], walked: tuple[Part, ...]
-) -> Resolved | Unresolved:
-    for number, part in enumerate(parts):
-        if part is Wildcard.ALL:
-            return _resolve_each(value, parts[number + 1 :], walked)
-        below = _step(value, part)
-        if isinstance(below, Unresolved):
-            return Unresolved(path_text(walked), value, below.through_scalar)
-        value = below.value
-        walked = (*walked, part)
-    return Resolved(value)
-
-
-def _resolve_each(
-    value: Any, parts: tuple[Part, ...], walked: tuple[Part, ...]
-) -> Resolved | Unresolved:
-    if not isinstance(value, list):
-        return Unresolved(path_text(walked), value, value is not None)
-    values: list[Any] = []
-    for index, element in enumerate(value):
-        resolved = _resolve(element, parts, (*walked, index))
-        if isinstance(resolved, Unresolved):
-            return resolved
-        if Wildcard.ALL in parts:
-            values.extend(resolved.value)
-        else:
-            values.append(resolved.value)
-    return Resolved(values)
-
-
-def _step(value: Any, part: Part) -> Resolved | Unresolved:
-    """Return the value one part below another; only `through_scalar` of `Unresolved` counts."""
-    if isinstance(value, dict):
-        key = str(part)
-        return Resolved(value[key]) if key in value else Unresolved("", None, False)
-    if isinstance(value, list):
-        index = _index_of(part)
-        if index is None:
-            return Unresolved("", None, True)
-        is_there = 0 <= index < len(value)
-        return Resolved(value[index]) if is_there else Unresolved("", None, False)
-    return Unresolved("", None, value is not None)
-
-
-def _index_of(part: Part) -> int | None:
-    if isinstance(part, int):
-        return part
-    is_index = isinstance(part, str) and _INDEX.fullmatch(part) is not None
-    return int(part) if isinstance(part, str) and is_index else None
-
-
-def path_text(parts: tuple[Part, ...]) -> str:
-    """Return parts as a path, the way `parse_payload_path` reads it; "" for none."""
-    text = ""
-    for part in parts:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif part is Wildcard.ALL:
-            text += "[*]"
-        elif re.fullmatch(r"[^.\[\]*'\"\s]+", str(part)):
-            text += f".{part}" if text else str(part)
-        else:
-            text += f"[{json.dumps(part, ensure_ascii=False)}]"
-    return text
-
 
 REASONING: Final = "reasoning___"
 
@@ -206,28 +57,13 @@ def without_reasoning(value: Any) -> Any:
     return [without_reasoning(element) for element in value] if isinstance(value, list) else value
 
 
-def equal(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same: true is not 1, 1 is 1.0, the order of lists counts."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, dict):
-        return (
-            isinstance(right, dict)
-            and left.keys() == right.keys()
-            and all(equal(below, right[key]) for key, below in left.items())
-        )
-    if isinstance(left, list):
-        return isinstance(right, list) and len(left) == len(right) and all(map(equal, left, right))
-    return not isinstance(right, dict | list) and bool(left == right)
-
-
 def contains_object(value: Any, expected: Any) -> bool:
     """Whether every key of `expected` is in `value` with a value that contains it, recursively.
 
     Lists and scalars inside contain nothing but what equals them.
     """
     if not isinstance(expected, dict):
-        return equal(value, expected)
+        return same_json(value, expected)
     return isinstance(value, dict) and all(
         key in value and contains_object(value[key], below) for key, below in expected.items()
     )
@@ -245,47 +81,14 @@ class BlockedCode(StrEnum):
     JUDGE_UNAVAILABLE = "judge_unavailable"
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionVerdict:
-    """The outcome of a condition, and why it is not passed.
-
-    `code`, `partial_path` and `partial_value` are set if it is blocked.
-    """
-
-    outcome: Outcome
-    message: str = ""
-    code: BlockedCode | None = None
-    partial_path: str | None = None
-    partial_value: Any = None
-
-
-PASSED = ConditionVerdict(Outcome.PASSED)
-
-
-def failed(message: str) -> ConditionVerdict:
-    """Return the verdict of a condition that does not hold."""
-    return ConditionVerdict(Outcome.FAILED, message)
-
-
-def blocked(code: BlockedCode, message: str) -> ConditionVerdict:
+def blocked(code: BlockedCode, message: str, **details: Any) -> Verdict:
     """Return the verdict of a condition that cannot be evaluated."""
-    return ConditionVerdict(Outcome.BLOCKED, message, code)
+    return Verdict(Outcome.BLOCKED, 0.0, message, details={"code": str(code), **details})
 
 
-def verdict(holds: bool, message: str) -> ConditionVerdict:
+def verdict(holds: bool, message: str) -> Verdict:
     """Return PASSED if the condition holds, else the failure with this message."""
     return PASSED if holds else failed(message)
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionServices:
-    """What conditions ask: judges and embeddings; `regex_timeout_s` bounds one match."""
-
-    judges: Judges = NO_JUDGES
-    regex_timeout_s: float = 2.0
-
-
-NO_SERVICES = ConditionServices()
 
 
 class Condition(BaseModel):
@@ -294,6 +97,8 @@ class Condition(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
+
+    shown_field: ClassVar[str] = "expected"
 
     kind: str
 
@@ -310,7 +115,7 @@ class Condition(BaseModel):
     @property
     def expected_value(self) -> Any:
         """The JSON value that a result shows as expected."""
-        return self.model_dump(mode="json", by_alias=True).get("expected")
+        return self.model_dump(mode="json", by_alias=True).get(self.shown_field)
 
     def mistakes(self) -> Iterable[str]:
         """Return why the condition can never be met; it is refused when it is saved."""
@@ -320,11 +125,11 @@ class Condition(BaseModel):
         """Return why the condition cannot be applied to any value, and what has no effect."""
         return ()
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict on the addressed JSON value."""
         raise NotImplementedError
 
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:  # noqa: ARG002 - for kinds that ask
+    async def evaluate(self, value: Any, judges: Judges) -> Verdict:  # noqa: ARG002 - for kinds that ask
         """Return the verdict on the addressed JSON value; conditions that ask wait here."""
         return self.check(value)
 
@@ -332,16 +137,16 @@ class Condition(BaseModel):
 class TextCondition(Condition):
     """A condition on a text; on anything else it is blocked."""
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict of `check_text`."""
         return self.check_text(value) if isinstance(value, str) else type_error("text", value)
 
-    def check_text(self, text: str) -> ConditionVerdict:
+    def check_text(self, text: str) -> Verdict:
         """Return the verdict on a text."""
         raise NotImplementedError
 
 
-def type_error(expected: str, value: Any) -> ConditionVerdict:
+def type_error(expected: str, value: Any) -> Verdict:
     """Return the verdict on a value whose type the condition does not fit."""
     return blocked(BlockedCode.TYPE_ERROR, f"expected {expected}, got {describe(value)}")
 
@@ -374,7 +179,7 @@ class Exists(Condition):
 
     kind: Literal["exists"]
 
-    def check(self, value: Any) -> ConditionVerdict:  # noqa: ARG002 - that there is one is all
+    def check(self, value: Any) -> Verdict:  # noqa: ARG002 - that there is one is all
         """Return passed: there is a value."""
         return PASSED
 
@@ -384,73 +189,85 @@ class NotExists(Condition):
 
     kind: Literal["not_exists"]
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return failed: there is a value."""
         return failed(f"there is a value: {_brief(value)}")
 
 
-class Equals(Condition):
+class _Comparison(Condition):
+    negated: ClassVar[bool] = False
+
+    expected: Any
+
+    def holds(self, value: Any) -> bool | Verdict:
+        """Whether the value has what is expected, or the verdict that it cannot be compared."""
+        raise NotImplementedError
+
+    def message(self, value: str, expected: str) -> str:
+        """Return what is wrong with a value, as texts for people."""
+        raise NotImplementedError
+
+    def check(self, value: Any) -> Verdict:
+        """Return the verdict, of a negated kind the opposite; blocked for the same values."""
+        holds = self.holds(value)
+        if isinstance(holds, Verdict):
+            return holds
+        return verdict(
+            holds is not self.negated, self.message(_brief(value), _brief(self.expected))
+        )
+
+
+class _Equality(_Comparison):
+    def holds(self, value: Any) -> bool:
+        """Compare; `reasoning___` keys of both sides do not count."""
+        return same_json(without_reasoning(value), without_reasoning(self.expected))
+
+    def message(self, value: str, expected: str) -> str:
+        """Return that they are, or are not, the same."""
+        return f"the value is {expected}" if self.negated else f"{value} is not {expected}"
+
+
+class Equals(_Equality):
     """The value is `expected`: deep, typed, in any order of keys."""
 
     kind: Literal["equals"]
-    expected: Any
-
-    def check(self, value: Any) -> ConditionVerdict:
-        """Return the verdict; `reasoning___` keys of both sides do not count."""
-        return verdict(
-            equal(without_reasoning(value), without_reasoning(self.expected)),
-            f"{_brief(value)} is not {_brief(self.expected)}",
-        )
 
 
-class NotEquals(Condition):
+class NotEquals(_Equality):
     """The value is not `expected`."""
 
+    negated: ClassVar[bool] = True
+
     kind: Literal["not_equals"]
-    expected: Any
-
-    def check(self, value: Any) -> ConditionVerdict:
-        """Return the opposite of `equals`."""
-        return verdict(
-            not equal(without_reasoning(value), without_reasoning(self.expected)),
-            f"the value is {_brief(self.expected)}",
-        )
 
 
-class Contains(Condition):
+class _Containment(_Comparison):
+    def holds(self, value: Any) -> bool | Verdict:
+        """Search; blocked for values that are neither, and a text in search of none."""
+        if isinstance(value, list):
+            return any(same_json(element, self.expected) for element in value)
+        if not isinstance(value, str):
+            return type_error("text or a list", value)
+        expected = self.expected
+        return expected in value if isinstance(expected, str) else type_error("text", expected)
+
+    def message(self, value: str, expected: str) -> str:
+        """Return that it does, or does not, contain it."""
+        return f"{value} {'contains' if self.negated else 'does not contain'} {expected}"
+
+
+class Contains(_Containment):
     """A text contains the text `expected`, or a list has `expected` as an element."""
 
     kind: Literal["contains"]
-    expected: Any
-
-    def check(self, value: Any) -> ConditionVerdict:
-        """Return the verdict; blocked for values that are neither, and a text in search of none."""
-        contained = _contained(value, self.expected)
-        if isinstance(contained, ConditionVerdict):
-            return contained
-        return verdict(contained, f"{_brief(value)} does not contain {_brief(self.expected)}")
 
 
-class NotContains(Condition):
+class NotContains(_Containment):
     """A text does not contain the text `expected`, or a list lacks it."""
 
+    negated: ClassVar[bool] = True
+
     kind: Literal["not_contains"]
-    expected: Any
-
-    def check(self, value: Any) -> ConditionVerdict:
-        """Return the opposite of `contains`; blocked for the same values."""
-        contained = _contained(value, self.expected)
-        if isinstance(contained, ConditionVerdict):
-            return contained
-        return verdict(not contained, f"{_brief(value)} contains {_brief(self.expected)}")
-
-
-def _contained(value: Any, expected: Any) -> bool | ConditionVerdict:
-    if isinstance(value, list):
-        return any(equal(element, expected) for element in value)
-    if not isinstance(value, str):
-        return type_error("text or a list", value)
-    return expected in value if isinstance(expected, str) else type_error("text", expected)
 
 
 class ObjectContains(Condition):
@@ -459,7 +276,7 @@ class ObjectContains(Condition):
     kind: Literal["object_contains"]
     expected: dict[str, Any]
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; `reasoning___` keys do not count."""
         if not isinstance(value, dict):
             return type_error("an object", value)
@@ -475,7 +292,7 @@ class ArrayContains(Condition):
     kind: Literal["array_contains"]
     expected: Any
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; `reasoning___` keys do not count."""
         if not isinstance(value, list):
             return type_error("a list", value)
@@ -493,7 +310,7 @@ class NumberCompare(Condition):
     op: Operator
     expected: Number
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; numeric texts and booleans are no numbers."""
         if not is_number(value):
             return type_error("a number", value)
@@ -518,7 +335,7 @@ class Between(Condition):
         """Both bounds, and whether they count."""
         return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; numeric texts and booleans are no numbers."""
         if not is_number(value):
             return type_error("a number", value)
@@ -536,7 +353,7 @@ class LengthCompare(Condition):
     op: Operator
     expected: Number
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; the length of a text is its number of code points."""
         if not isinstance(value, str | list | dict):
             return type_error("text, a list or an object", value)
@@ -546,33 +363,26 @@ class LengthCompare(Condition):
 class JsonSchemaValid(Condition):
     """The value conforms to a JSON Schema; nothing that it refers to is fetched."""
 
+    shown_field: ClassVar[str] = "schema"
+
     kind: Literal["json_schema_valid"]
     schema_: dict[str, Any] | bool = Field(alias="schema")
 
-    @property
-    def expected_value(self) -> Any:
-        """The schema."""
-        return self.schema_
-
     def faults(self) -> Iterator[Fault]:
         """Yield what makes the schema none, and what of it has no effect."""
-        from evalcore.checks.json import schema_faults
-
         for each in schema_faults(self.schema_):
             yield each._replace(path=("schema", *each.path))
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; blocked if the schema is not valid or cannot be applied."""
-        from evalcore.checks.json import SchemaProblem, first_mistake
-
         try:
-            mistake = first_mistake(value, self.schema_, 2.0)
+            mistake = first_mistake(value, self.schema_, SCHEMA_PATTERN_S)
         except SchemaProblem as error:
             return blocked(BlockedCode.SCHEMA_INVALID, str(error))
         return PASSED if mistake is None else failed(mistake)
 
 
-def compared(value: float, op: Operator, expected: float, noun: str = "") -> ConditionVerdict:
+def compared(value: float, op: Operator, expected: float, noun: str = "") -> Verdict:
     """Return the verdict of a comparison of two numbers."""
     holds = {
         "gt": value > expected,
@@ -599,7 +409,7 @@ class StartsWith(TextCondition):
     kind: Literal["starts_with"]
     expected: str
 
-    def check_text(self, text: str) -> ConditionVerdict:
+    def check_text(self, text: str) -> Verdict:
         """Return the verdict."""
         return verdict(
             text.startswith(self.expected),
@@ -613,7 +423,7 @@ class EndsWith(TextCondition):
     kind: Literal["ends_with"]
     expected: str
 
-    def check_text(self, text: str) -> ConditionVerdict:
+    def check_text(self, text: str) -> Verdict:
         """Return the verdict."""
         return verdict(
             text.endswith(self.expected), f"{quote(text)} does not end with {quote(self.expected)}"
@@ -623,29 +433,22 @@ class EndsWith(TextCondition):
 class MatchesRegex(TextCondition):
     """The whole text matches a regular expression of Python's dialect."""
 
+    shown_field: ClassVar[str] = "pattern"
+
     kind: Literal["matches_regex"]
     pattern: str
 
-    @property
-    def expected_value(self) -> Any:
-        """The pattern."""
-        return self.pattern
-
     def faults(self) -> Iterator[Fault]:
         """Yield that the pattern is none."""
-        from evalcore.patterns import PatternError, compile_pattern
-
         try:
             compile_pattern(self.pattern)
         except PatternError as error:
             yield Fault(("pattern",), str(error))
 
-    def check_text(self, text: str) -> ConditionVerdict:
+    def check_text(self, text: str) -> Verdict:
         """Return the verdict; blocked if the pattern is not valid or takes too long."""
-        from evalcore.patterns import PatternError, compile_pattern
-
         try:
-            matches = compile_pattern(self.pattern).fullmatch(text, 2.0)
+            matches = compile_pattern(self.pattern).fullmatch(text, SCHEMA_PATTERN_S)
         except (PatternError, TimeoutError) as error:
             return blocked(BlockedCode.INVALID_REGEX, str(error))
         return verdict(bool(matches), f"{quote(text)} does not match {quote_pattern(self.pattern)}")
@@ -658,6 +461,8 @@ class SimilarityGte(TextCondition):
     embeddings.
     """
 
+    shown_field: ClassVar[str] = "reference"
+
     kind: Literal["similarity_gte"]
     reference: str
     threshold: Annotated[float, Field(ge=0, le=1)]
@@ -668,36 +473,31 @@ class SimilarityGte(TextCondition):
         """Whether that is its method."""
         return self.method == "embeddings"
 
-    @property
-    def expected_value(self) -> Any:
-        """The reference."""
-        return self.reference
-
-    def check_text(self, text: str) -> ConditionVerdict:
+    def check_text(self, text: str) -> Verdict:
         """Return the verdict by edit distance; two empty texts are the same."""
         from rapidfuzz.distance import Levenshtein
 
         return self._verdict(Levenshtein.normalized_similarity(text, self.reference))
 
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
         """Return the verdict; blocked if there is no embedding."""
         if self.method == "levenshtein" or not isinstance(value, str):
             return self.check(value)
         try:
-            embedded = await services.judges.embed(JudgeSpec(), [self.reference, value])
+            embedded = await judges.embed(JudgeSpec(), [self.reference, value])
             reference, text = embedded.vectors
             return self._verdict(cosine(reference, text))
         except (TargetError, ValueError) as error:
             return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
 
-    def _verdict(self, similarity: float) -> ConditionVerdict:
+    def _verdict(self, similarity: float) -> Verdict:
         return verdict(
             reaches(similarity, self.threshold),
             f"similarity {similarity:.4g} < {self.threshold:g}",
         )
 
 
-_STRICT = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
+STRICT_MODEL: Final = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
 
 
 # The integers that every reader of JSON has exactly (RFC 8259, section 6).
@@ -707,7 +507,7 @@ PageNumber = Annotated[int, Field(gt=-(2**53), lt=2**53)]
 class Split(BaseModel):
     """One part of a document: its name and the numbers of its pages."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     name: str
     pages: list[PageNumber]
@@ -716,7 +516,7 @@ class Split(BaseModel):
 class Splits(BaseModel):
     """A document's parts."""
 
-    model_config = _STRICT
+    model_config = STRICT_MODEL
 
     splits: list[Split]
 
@@ -730,7 +530,7 @@ class Splits(BaseModel):
 
 
 class _ActualSplit(Split):
-    model_config = _STRICT | ConfigDict(extra="ignore")
+    model_config = STRICT_MODEL | ConfigDict(extra="ignore")
 
 
 _ACTUAL = TypeAdapter(list[_ActualSplit])
@@ -746,7 +546,7 @@ class SplitIouGte(Condition):
     expected: Splits
     threshold: Annotated[float, Field(ge=0, le=1)] = 1.0
 
-    def check(self, value: Any) -> ConditionVerdict:
+    def check(self, value: Any) -> Verdict:
         """Return the verdict; the value is `{splits: […]}` or the list itself."""
         listed = value.get("splits") if isinstance(value, dict) else value
         try:
@@ -782,6 +582,9 @@ _PROMPT: Final = (
 
 
 class _Judged(Condition):
+    shown_field: ClassVar[str] = "expected_label"
+    negated: ClassVar[bool] = False
+
     rubric: Label
     labels: Annotated[list[Label], Field(min_length=1, default_factory=lambda: [*DEFAULT_LABELS])]
     expected_label: Label = "yes"
@@ -791,11 +594,6 @@ class _Judged(Condition):
         """True."""
         return True
 
-    @property
-    def expected_value(self) -> Any:
-        """The expected label."""
-        return self.expected_label
-
     def mistakes(self) -> Iterator[str]:
         """Yield why no judge could meet the condition."""
         if _folded(self.expected_label) not in map(_folded, self.labels):
@@ -804,18 +602,22 @@ class _Judged(Condition):
                 + ", ".join(self.labels)
             )
 
-    async def _label(self, value: Any, services: ConditionServices) -> str | ConditionVerdict:
-        """Return the label that the judge chooses, without case, or why there is none."""
+    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
+        """Return the verdict on the label that the judge chooses, without case.
+
+        Blocked without a valid answer.
+        """
         for mistake in self.mistakes():
             return blocked(BlockedCode.TYPE_ERROR, mistake)
         question = self._question(value)
         try:
             vote = await ask_until_valid(
-                services.judges, JudgeSpec(), question, lambda text: self._read(text, question)
+                judges, JudgeSpec(), question, lambda text: self._read(text, question)
             )
         except TargetError as error:
             return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
-        return str(vote.reading)
+        is_expected = vote.reading == _folded(self.expected_label)
+        return verdict(is_expected is not self.negated, f"judged as '{vote.reading}'")
 
     def _question(self, value: Any) -> JudgeQuestion:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -844,25 +646,13 @@ class LlmJudgedAs(_Judged):
 
     kind: Literal["llm_judged_as"]
 
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
-        """Return the verdict; blocked without a valid answer."""
-        label = await self._label(value, services)
-        if isinstance(label, ConditionVerdict):
-            return label
-        return verdict(label == _folded(self.expected_label), f"judged as '{label}'")
-
 
 class LlmNotJudgedAs(_Judged):
     """A judge gives the value another label than `expected_label`."""
 
-    kind: Literal["llm_not_judged_as"]
+    negated: ClassVar[bool] = True
 
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
-        """Return the verdict; blocked without a valid answer."""
-        label = await self._label(value, services)
-        if isinstance(label, ConditionVerdict):
-            return label
-        return verdict(label != _folded(self.expected_label), f"judged as '{label}'")
+    kind: Literal["llm_not_judged_as"]
 
 
 def _folded(label: str) -> str:
@@ -871,6 +661,8 @@ def _folded(label: str) -> str:
 
 class _NestedCondition(Condition):
     """A condition on the elements of a list; on anything else it is blocked."""
+
+    shown_field: ClassVar[str] = "condition"
 
     condition: AnyCondition
 
@@ -893,18 +685,13 @@ class _NestedCondition(Condition):
         for fault in self.condition.faults():
             yield fault._replace(path=("condition", *fault.path))
 
-    @property
-    def expected_value(self) -> Any:
-        """The nested condition."""
-        return self.condition.model_dump(mode="json", by_alias=True)
-
-    async def evaluate(self, value: Any, services: ConditionServices) -> ConditionVerdict:
+    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
         """Return the verdict on the list, by the verdicts on its elements."""
         if not isinstance(value, list):
             return type_error("a list", value)
-        return self.joined([await self.condition.evaluate(each, services) for each in value])
+        return self.joined([await self.condition.evaluate(each, judges) for each in value])
 
-    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+    def joined(self, verdicts: Sequence[Verdict]) -> Verdict:
         """Return the verdict on the list."""
         raise NotImplementedError
 
@@ -914,7 +701,7 @@ class AllItemsMatch(_NestedCondition):
 
     kind: Literal["all_items_match"]
 
-    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+    def joined(self, verdicts: Sequence[Verdict]) -> Verdict:
         """Return failed if it fails for one element, else blocked if it is for one."""
         for outcome in (Outcome.FAILED, Outcome.BLOCKED):
             for index, verdict in enumerate(verdicts):
@@ -928,7 +715,7 @@ class AnyItemMatches(_NestedCondition):
 
     kind: Literal["any_item_matches"]
 
-    def joined(self, verdicts: Sequence[ConditionVerdict]) -> ConditionVerdict:
+    def joined(self, verdicts: Sequence[Verdict]) -> Verdict:
         """Return passed if it holds for one element, else blocked if it is for one."""
         if any(verdict.outcome is Outcome.PASSED for verdict in verdicts):
             return PASSED
@@ -969,5 +756,206 @@ for nested in (_NestedCondition, AllItemsMatch, AnyItemMatches):
 CONDITION: TypeAdapter[Any] = TypeAdapter(AnyCondition)
 
 
-def _at(index: int, verdict: ConditionVerdict) -> ConditionVerdict:
-    return ConditionVerdict(verdict.outcome, f"element {index}: {verdict.message}", verdict.code)
+def _at(index: int, verdict: Verdict) -> Verdict:
+    return verdict._replace(message=f"element {index}: {verdict.message}")
+
+
+class AssertionTarget(BaseModel):
+    """Which output handle an assertion looks at, and the path inside its payload."""
+
+    model_config = STRICT_MODEL
+
+    output_handle_id: Annotated[str, Field(min_length=1)]
+    path: str | None = None
+
+    @field_validator("path")
+    @classmethod
+    def _is_a_path(cls, path: str | None) -> str | None:
+        if path == "":
+            return None
+        if path is not None:
+            try:
+                parse_path(path)
+            except PathSyntaxError as error:
+                raise ValueError(str(error)) from error
+        return path
+
+
+class EvalAssertion(BaseModel):
+    """What a saved eval asserts; `label` is a name for people."""
+
+    model_config = STRICT_MODEL
+
+    id: str | None = None
+    target: AssertionTarget
+    condition: AnyCondition
+    label: str | None = None
+
+
+class JsonHandle(BaseModel):
+    """A handle's value: any JSON."""
+
+    model_config = STRICT_MODEL
+
+    type: Literal["json"]
+    data: Any
+
+
+class FileReference(BaseModel):
+    """A file that the service holds."""
+
+    model_config = STRICT_MODEL
+
+    id: Annotated[str, Field(min_length=1)]
+    filename: str
+    mime_type: str
+
+
+class FileHandle(BaseModel):
+    """A handle's value: a file."""
+
+    model_config = STRICT_MODEL
+
+    type: Literal["file"]
+    document: FileReference
+
+
+Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
+
+
+@dataclass(frozen=True, slots=True)
+class AssertionReading:
+    """What an assertion came to: its verdict, and the value that it addressed, None without one."""
+
+    verdict: Verdict
+    actual_value: Any = None
+
+
+def payload_of(handle: JsonHandle | FileHandle) -> Any:
+    """Return the JSON value of a handle; of a file its reference."""
+    return handle.data if isinstance(handle, JsonHandle) else handle.document.model_dump()
+
+
+async def evaluate_assertion(
+    assertion: EvalAssertion,
+    outputs: Mapping[str, JsonHandle | FileHandle],
+    judges: Judges,
+    *,
+    block_error: str | None = None,
+) -> AssertionReading:
+    """Return the verdict on the outputs of a block; `block_error` says why it has none.
+
+    Blocked if the block failed, the handle does not exist, or the path leads nowhere; of
+    `exists` and `not_exists` the last two say that there is no value.
+    """
+    target, condition = assertion.target, assertion.condition
+    if block_error is not None:
+        message = f"the block failed: {block_error}"
+        return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
+    resolved = addressed_value(target, outputs)
+    if isinstance(resolved, Verdict):
+        return AssertionReading(_absent(condition, resolved))
+    verdict = await condition.evaluate(resolved.value, judges)
+    return AssertionReading(verdict, resolved.value)
+
+
+def addressed_value(
+    target: AssertionTarget, outputs: Mapping[str, JsonHandle | FileHandle]
+) -> Resolved | Verdict:
+    """Return what stands at the target, or the verdict (blocked) on its absence."""
+    handle = outputs.get(target.output_handle_id)
+    if handle is None:
+        handles = ", ".join(outputs) or "none"
+        message = f"the block has no output handle '{target.output_handle_id}'; it has {handles}"
+        return blocked(BlockedCode.HANDLE_MISSING, message)
+    path = () if target.path is None else parse_path(target.path)
+    resolved = resolve(payload_of(handle), path)
+    return _unresolved(target, resolved) if isinstance(resolved, Unresolved) else resolved
+
+
+def _absent(condition: Condition, otherwise: Verdict) -> Verdict:
+    """Return the verdict of a condition where there is no value."""
+    match condition.kind:
+        case "exists":
+            return failed(otherwise.message)
+        case "not_exists":
+            return PASSED
+        case _:
+            return otherwise
+
+
+def _unresolved(target: AssertionTarget, unresolved: Unresolved) -> Verdict:
+    if unresolved.through_scalar:
+        code, reason = BlockedCode.TYPE_ERROR, "goes on below a value that has no such parts"
+    else:
+        code, reason = BlockedCode.PATH_UNRESOLVED, "leads nowhere"
+    after = f"'{unresolved.partial_path}'" if unresolved.partial_path else "the payload"
+    return blocked(
+        code,
+        f"path '{target.path}' {reason}: the last value is at {after}",
+        partial_path=unresolved.partial_path,
+        partial_value=unresolved.partial_value,
+    )
+
+
+# Where a block's target leaves its handles in the details of the evidence.
+HANDLE_OUTPUTS: Final = "handle_outputs"
+# Why the block has no outputs.
+BLOCK_ERROR: Final = "block_error"
+_HANDLES: Final[TypeAdapter[dict[str, Any]]] = TypeAdapter(dict[str, Handle])
+
+
+class EvalCondition(Check):
+    """One condition on one output handle of a block, at an optional path."""
+
+    nested: ClassVar[bool] = True
+
+    target: AssertionTarget
+    condition: AnyCondition
+    label: str | None = None
+    id: str | None = None
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Return the verdict, with the whole assertion result in its details."""
+        assertion = EvalAssertion.model_construct(
+            id=self.id, target=self.target, condition=self.condition, label=self.label
+        )
+        reading = await evaluate_assertion(
+            assertion,
+            block_handles(subject.evidence),
+            subject.context.judges,
+            block_error=subject.evidence.details.get(BLOCK_ERROR),
+        )
+        verdict = reading.verdict
+        return Verdict(
+            verdict.outcome,
+            verdict.score,
+            verdict.message,
+            actual=shorten(json_text(reading.actual_value)),
+            details={"assertion_result": assertion_result(assertion, reading)},
+        )
+
+
+def block_handles(evidence: Evidence) -> dict[str, Any]:
+    """Return the output handles that a replayed block left."""
+    return _HANDLES.validate_python(evidence.details.get(HANDLE_OUTPUTS) or {})
+
+
+def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dict[str, Any]:
+    """Return what an assertion came to, as the service shows it."""
+    verdict, failure = reading.verdict, None
+    details = verdict.details or {}
+    if verdict.outcome is not Outcome.PASSED:
+        failure = {
+            "code": details.get("code", "condition_not_met"),
+            "message": verdict.message,
+            "details": {key: details.get(key) for key in ("partial_path", "partial_value")},
+        }
+    return {
+        "assertion_id": assertion.id or "",
+        "condition_kind": assertion.condition.kind,
+        "outcome": str(verdict.outcome),
+        "actual_value": reading.actual_value,
+        "expected_value": assertion.condition.expected_value,
+        "failure": failure,
+    }

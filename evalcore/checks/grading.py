@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 from evalcore.checks.base import CheckContext, Subject, apply_negation
 from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
-from evalcore.checks.text import hidden_difference
-from evalcore.model.assertion import PASSED, Assertion, AssertionResult, Outcome, Verdict, broken
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import (
     SkippedError,
@@ -44,12 +43,6 @@ def of_turn(case: Case, turns: Turns, evidence: Evidence, number: int) -> tuple[
     return case._replace(input=messages_until, expected_output=expected), evidence
 
 
-_MAX_SHARED_PASSES = 1_000
-
-_PASS: Final = Outcome.PASSED
-_new_result: Final = tuple.__new__
-
-
 def waits(assertions: Sequence[Assertion]) -> bool:
     """Whether `grade` may suspend: a check asks a model, a program or foreign Python."""
     for assertion in assertions:  # noqa: SIM110 - twice as quick as `any` with a generator
@@ -67,16 +60,11 @@ async def grade(
     suspends. Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
-    passed, thread = context.passed, context.thread
-    results = []
+    thread, results = context.thread, []
     for assertion in assertions:
-        entry = passed.get(id(assertion))
-        if entry is not None and entry[0] is not assertion:
-            entry = None
-        check = None if entry is None else entry[1]
+        check = None
         try:
-            if check is None:
-                check = find_check(assertion.check).from_stored(assertion.params)
+            check = find_check(assertion.check).from_stored(assertion.params)
             verdict = (
                 subjects.verdict(assertion, check)
                 if thread is None
@@ -90,16 +78,7 @@ async def grade(
             raise
         except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
             verdict = broken(describe_error(error))
-        is_plain = not assertion.negate and assertion.transform is None
-        if verdict is not PASSED or check is None or not is_plain:
-            results.append(_result(assertion, check, verdict, subjects))
-            continue
-        if entry is None:
-            if len(passed) >= _MAX_SHARED_PASSES:
-                passed.clear()
-            # The entry keeps the assertion alive, so its id is not another's meanwhile.
-            entry = passed[id(assertion)] = (assertion, check, plain_pass(assertion, check))
-        results.append(entry[2])
+        results.append(_result(assertion, check, verdict, subjects))
     return tuple(results)
 
 
@@ -168,17 +147,6 @@ class _Subjects:
         return self.evidence.output if block is None else self.evidence.outputs.get(block)
 
 
-def plain_pass(assertion: Sequence[Any], check: Check) -> AssertionResult:
-    """Return the result of `PASSED` on the output as it was: `_result` in half the time.
-
-    The assertion, or its fields, is not negated and has no transform.
-    """
-    type_, _, name, _, block, weight, required, _, _, _ = assertion
-    expected = check.expected_text()
-    row = (name, type_, block, _PASS, 1.0, weight, required, None, expected, "", None, None, None)
-    return _new_result(AssertionResult, row)
-
-
 def _result(
     assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
 ) -> AssertionResult:
@@ -191,38 +159,24 @@ def _result(
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
-    if outcome is Outcome.FAILED and not assertion.negate and check is not None and actual:
-        candidates = getattr(check, "values", None) or [
-            getattr(check, "value", None),
-            verdict.expected or check.expected_text(),
-        ]
-        texts = [each for each in candidates if isinstance(each, str)]
-        if getattr(check, "fold", False):
-            texts, actual_text = [each.lower() for each in texts], actual.lower()
-        else:
-            actual_text = actual
-        message += hidden_difference(texts, actual_text) if message else ""
     if actual is not None:
         actual = shorten(actual)
     if expected is not None:
         expected = shorten(expected)
     elif check is not None:
         expected = check.expected_text()
-    # In the order of its fields, which `_make` takes in half the time.
-    return AssertionResult._make(
-        (
-            name,
-            type_,
-            block,
-            outcome,
-            score,
-            weight,
-            required,
-            actual,
-            expected,
-            message,
-            latency_ms,
-            cost_usd,
-            details,
-        )
+    return AssertionResult(
+        name,
+        type_,
+        block,
+        outcome,
+        score,
+        weight,
+        required,
+        actual,
+        expected,
+        message,
+        latency_ms,
+        cost_usd,
+        details,
     )

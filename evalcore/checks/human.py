@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Required
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from evalcore.annotations.judging import Consensus, judged
+from evalcore.annotations.labels import Consensus, judged
 from evalcore.checks.base import AssertionValueError, Check, Reader, Subject
 from evalcore.model.annotation import (
     AWAITING,
@@ -17,8 +17,8 @@ from evalcore.model.annotation import (
     HumanQuestion,
     content_key,
 )
-from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
-from evalcore.model.tolerance import reaches
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, blocked, broken
+from evalcore.model.scoring import reaches
 from evalcore.shapes import Count, Share, Text
 from evalcore.wording import counted, json_text, suggest
 
@@ -36,13 +36,12 @@ def judged_variable(subject: Subject, expression: str) -> str | Verdict:
 
 def judged_handle(subject: Subject, target: Mapping[str, Any]) -> str | Verdict:
     """Return what stands at an output handle of a block, or why nothing does (blocked)."""
-    from evalcore.checks.conditions import ConditionVerdict
-    from evalcore.checks.saved_eval import AssertionTarget, addressed_value, block_handles
+    from evalcore.checks.conditions import AssertionTarget, addressed_value, block_handles
 
     handles = block_handles(subject.evidence)
     value = addressed_value(AssertionTarget.model_validate(dict(target)), handles)
-    if isinstance(value, ConditionVerdict):
-        return Verdict(Outcome.BLOCKED, 0.0, value.message)
+    if isinstance(value, Verdict):
+        return blocked(value.message)
     return value.value if isinstance(value.value, str) else json_text(value.value)
 
 

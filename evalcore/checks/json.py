@@ -1,18 +1,35 @@
-"""Checks on the output as JSON: whether it is, whether it holds some, what it says."""
+"""Checks on the output as JSON: whether it is, whether it holds some, what its fields say."""
 
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import date, datetime
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NoReturn
 
-from evalcore.checks.base import Check, Fault, Subject
-from evalcore.jsonvalues import compile_json_path
-from evalcore.model.assertion import PASSED, Verdict, broken, failed
+from pydantic import Field, field_validator
+
+from evalcore.checks.base import (
+    Check,
+    Fault,
+    Reader,
+    Subject,
+    aspect,
+    by_aspects,
+    passing_score,
+    scored,
+)
+from evalcore.jsonvalues import ABSENT, compile_json_path, same_json, value_at
+from evalcore.judging.prompts import content_text
+from evalcore.model.assertion import PASSED, Outcome, Verdict, broken, failed
+from evalcore.model.scoring import reaches
 from evalcore.patterns import PatternError, compile_pattern
-from evalcore.wording import Loc, describe_error, did_you_mean, one_line, quote, value_text
+from evalcore.shapes import Declared, Share, Text, Weight
+from evalcore.wording import Loc, describe_error, json_text, one_line, quote, value_text
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -20,7 +37,6 @@ if TYPE_CHECKING:
 
 
 _CONTAINER_START = re.compile(r"[\[{]")
-_DIGITS_AT_ONCE = 4000  # Python refuses more than 4300
 
 
 class NotJsonError(ValueError):
@@ -30,30 +46,15 @@ class NotJsonError(ValueError):
 def parse(text: str) -> Any:
     """Return the value of a JSON text; raise `NotJsonError` if it is none.
 
-    Integers of any length are exact; a number beyond the largest float is infinity. Raises
-    `RecursionError` where the text is nested more deeply than Python's parser can go.
+    A number beyond the largest float is infinity. Raises `RecursionError` where the text is nested
+    more deeply than Python's parser can go.
     """
     try:
-        return _decode(_DECODER, text)
+        return _DECODER.decode(text)
     except NotJsonError:
         raise
-    except ValueError:  # an integer of more digits than `int` takes
-        return _decode(_PATIENT_DECODER, text)
-
-
-def is_json(text: str) -> bool:
-    """Return whether the text is JSON; raise `RecursionError` as `parse` does."""
-    import orjson
-
-    try:
-        orjson.loads(text)
-    except orjson.JSONDecodeError:
-        # It also refuses a few valid texts: numbers beyond a float, lone surrogates, deep nesting.
-        try:
-            parse(text)
-        except NotJsonError:
-            return False
-    return True
+    except ValueError as error:  # also an integer of more digits than Python reads
+        raise NotJsonError(f"is not JSON: {error}") from None
 
 
 def first_container(text: str) -> Any:
@@ -62,39 +63,16 @@ def first_container(text: str) -> Any:
     Raises `RecursionError` as `parse` does.
     """
     for start in _CONTAINER_START.finditer(text):
-        for decoder in (_DECODER, _PATIENT_DECODER):
-            try:
-                return decoder.raw_decode(text, start.start())[0]
-            except (NotJsonError, json.JSONDecodeError):
-                break
-            except ValueError:
-                continue
+        with suppress(ValueError):
+            return _DECODER.raw_decode(text, start.start())[0]
     raise NotJsonError("contains no JSON object or array")
-
-
-def _decode(decoder: json.JSONDecoder, text: str) -> Any:
-    try:
-        return decoder.decode(text)
-    except json.JSONDecodeError as error:
-        raise NotJsonError(f"is not JSON: {error}") from None
 
 
 def _refuse_constant(name: str) -> NoReturn:
     raise NotJsonError(f"is not JSON: {name} is not allowed")
 
 
-def _integer(digits: str) -> int:
-    if len(digits) <= _DIGITS_AT_ONCE:
-        return int(digits)
-    if digits.startswith("-"):
-        return -_integer(digits[1:])
-    half = len(digits) // 2
-    scale: int = 10**half
-    return _integer(digits[:-half]) * scale + _integer(digits[-half:])
-
-
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_PATIENT_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_int=_integer)
 
 
 # Bounds one match of a pattern where no run says how long it may take.
@@ -139,131 +117,75 @@ def check_schema(schema: Any, regex_timeout_s: float) -> None:
 
 
 def schema_faults(schema: Any) -> list[Fault]:
-    """Return what makes the schema none, with its places, and as warnings what is never checked.
+    """Return what makes the schema none, with its places; as a warning that it says nothing.
 
-    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it. What has
-    no effect is a schema without keywords, an unknown keyword and `format`.
+    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it.
     """
+    from referencing import Registry
+    from referencing.jsonschema import DRAFT202012, specification_with
+
     try:
         text = json.dumps(schema)
     except (TypeError, ValueError):  # of a suite in Python, which says what JSON cannot hold
         return []
     try:
-        validator = _validator(text, SCHEMA_PATTERN_S)
-        schema = json.loads(text)
-        faults = list(_SchemaWalk(type(validator)).faults(schema))
+        draft: Any = type(_validator(text, SCHEMA_PATTERN_S))
+        specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
+        root = specification.create_resource(json.loads(text))
+        resolver = Registry().resolver_with_root(root)
+        contents = root.contents if isinstance(schema, dict) else {}
+        faults = list(_faults_in(contents, (), specification, resolver))
     except SchemaProblem as problem:
         return [Fault(problem.path, str(problem))]
     except (RecursionError, ValueError) as error:  # an `$id` that is no address
         return [Fault((), f"the schema cannot be applied: {describe_error(error)}")]
-    if isinstance(schema, dict) and validator.VALIDATORS.keys().isdisjoint(schema):
-        # Its keys are those of an example: one fault says it of all of them.
+    if isinstance(schema, dict) and draft.VALIDATORS.keys().isdisjoint(schema):
+        # Its keys are those of an example.
         name = next(iter(schema), "name")
         hint = f"write {{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
         message = f"the schema has no keyword, so that any JSON passes; {hint}"
-        return [Fault((), message, is_warning=True), *(f for f in faults if not f.is_warning)]
+        return [Fault((), message, is_warning=True), *faults]
     return faults
 
 
-# Of the keywords that no validator knows: those that say something about the others.
-_ANNOTATIONS: Final = frozenset({
-    "$anchor", "$comment", "$defs", "$dynamicAnchor", "$id", "$recursiveAnchor", "$schema",
-    "$vocabulary", "components", "contentEncoding", "contentMediaType", "contentSchema", "default",
-    "definitions", "deprecated", "description", "discriminator", "else", "example", "examples",
-    "id", "maxContains", "minContains", "readOnly", "then", "title", "writeOnly",
-})  # fmt: skip
-_MAPS: Final = (
-    "$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties",
-)  # fmt: skip
-_LISTS: Final = ("allOf", "anyOf", "items", "oneOf", "prefixItems")
-_SINGLE: Final = (
-    "additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if", "items",
-    "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties",
-)  # fmt: skip
+_DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
 
 
-class _SchemaWalk:
-    """Looks at every schema in a valid one of a draft, also at those that only a `$ref` reaches."""
-
-    def __init__(self, draft: Any) -> None:
-        from referencing.jsonschema import DRAFT202012, specification_with
-
-        self._keywords = frozenset(draft.VALIDATORS)
-        self._specification = specification_with(draft.META_SCHEMA["$schema"], default=DRAFT202012)
-        self._visited: set[int] = set()
-
-    def faults(self, schema: Any) -> Iterator[Fault]:
-        from referencing import Registry
-
-        root = self._specification.create_resource(schema)
-        yield from self._of(schema, (), Registry().resolver_with_root(root))
-
-    def _of(self, schema: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
-        if not isinstance(schema, dict) or id(schema) in self._visited:
-            return
-        self._visited.add(id(schema))
-        if path:
-            resolver = resolver.in_subresource(self._specification.create_resource(schema))
-        for key in schema:
-            if key not in self._keywords and key not in _ANNOTATIONS and key[:2] != "x-":
-                hint = did_you_mean(key, sorted(self._keywords))
-                message = f"{quote(key)} is no keyword of JSON Schema and has no effect.{hint}"
-                yield Fault((*path, key), message, is_warning=True)
-        if "format" in schema:
-            message = f"'format: {schema['format']}' is not checked"
-            yield Fault((*path, "format"), message, is_warning=True)
-        yield from _pattern_faults(schema, path)
-        for key in ("$ref", "$dynamicRef", "$recursiveRef"):
-            yield from self._of_reference(schema.get(key), (*path, key), resolver)
-        for inner_path, inner in _subschemas(schema):
-            yield from self._of(inner, (*path, *inner_path), resolver)
-
-    def _of_reference(self, ref: Any, path: Loc, resolver: Any) -> Iterator[Fault]:
-        from referencing.exceptions import Unresolvable
-
-        if not isinstance(ref, str):
-            return
-        try:
-            target = resolver.lookup(ref)
-        except (Unresolvable, ValueError):
-            yield Fault(path, _not_in_it(ref))
-        else:
-            yield from self._of(target.contents, path, target.resolver)
+def _faults_in(value: Any, path: Loc, specification: Any, resolver: Any) -> Iterator[Fault]:
+    """Yield the patterns that are none and the references that lead nowhere."""
+    members = value.items() if isinstance(value, dict) else enumerate(value)
+    if isinstance(value, dict) and isinstance(value.get("$id"), str) and path:
+        resolver = resolver.in_subresource(specification.create_resource(value))
+    for key, member in members:
+        place = (*path, key)
+        if isinstance(member, str):
+            if (problem := _text_problem(key, member, resolver)) is not None:
+                yield Fault(place, problem)
+        elif isinstance(member, dict | list) and key not in _DATA:
+            for expression in member if key == "patternProperties" else ():
+                if (problem := _text_problem("pattern", expression, resolver)) is not None:
+                    yield Fault((*place, expression), problem)
+            yield from _faults_in(member, place, specification, resolver)
 
 
-def _pattern_faults(schema: Mapping[str, Any], path: Loc) -> Iterator[Fault]:
-    written: list[tuple[Loc, str]] = [
-        (("patternProperties", key), key) for key in schema.get("patternProperties", ())
-    ]
-    if "pattern" in schema:
-        written.append((("pattern",), schema["pattern"]))
-    for key_path, expression in written:
-        try:
-            compile_pattern(expression)
-        except PatternError as error:
-            yield Fault((*path, *key_path), f"a pattern of the schema: {error}")
+def _text_problem(key: str | int, text: str, resolver: Any) -> str | None:
+    """Return what is wrong with a text of a schema: a pattern or a reference."""
+    from referencing.exceptions import Unresolvable
 
-
-def _subschemas(schema: Mapping[str, Any]) -> Iterator[tuple[Loc, Any]]:
-    for key in _MAPS:
-        if isinstance(schema.get(key), dict):
-            yield from (((key, name), each) for name, each in schema[key].items())
-    for key in _LISTS:
-        if isinstance(schema.get(key), list):
-            yield from (((key, index), each) for index, each in enumerate(schema[key]))
-    yield from (((key,), schema[key]) for key in _SINGLE if key in schema)
+    try:
+        if key == "pattern":
+            compile_pattern(text)
+        elif key in {"$ref", "$dynamicRef", "$recursiveRef"}:
+            resolver.lookup(text)
+    except PatternError as error:
+        return f"a pattern of the schema: {error}"
+    except (Unresolvable, ValueError):
+        return _not_in_it(text)
+    return None
 
 
 def _not_in_it(ref: str) -> str:
     return f"the schema refers to {quote(ref)}, which is not in it; schemas are not fetched"
-
-
-def has_keywords(schema: Mapping[str, Any]) -> bool:
-    """Whether at least one key of the schema is a keyword of JSON Schema (draft 2020-12)."""
-    from jsonschema import Draft202012Validator
-
-    annotations = {"$schema", "$id", "$defs", "definitions", "title", "description", "default"}
-    return not annotations.union(Draft202012Validator.VALIDATORS).isdisjoint(schema)
 
 
 @lru_cache(maxsize=256)
@@ -318,12 +240,7 @@ class IsJson(_JsonSchemaCheck):
 
     def check(self, subject: Subject) -> Verdict:
         """Parse the output."""
-        if self.schema is not None:
-            return _conforms(parse, self.schema, subject)
-        try:
-            return PASSED if is_json(subject.output) else failed("is not JSON")
-        except RecursionError:
-            return broken(_TOO_DEEP)
+        return _conforms(parse, self.schema, subject)
 
 
 class ContainsJson(_JsonSchemaCheck):
@@ -350,51 +267,6 @@ class EqualsJson(Check):
         except RecursionError:
             return broken(_TOO_DEEP)
         return PASSED if equal else failed("is another JSON value")
-
-
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT: Final = _Absent()
-_PART: Final = re.compile(r"[^.\[\]]+")
-
-
-def same_json(left: Any, right: Any) -> bool:
-    """Return whether two JSON values mean the same; objects have no order."""
-    if isinstance(left, bool) or isinstance(right, bool):
-        return left is right
-    if isinstance(left, Mapping):
-        return (
-            isinstance(right, Mapping)
-            and left.keys() == right.keys()
-            and all(same_json(value, right[key]) for key, value in left.items())
-        )
-    if isinstance(left, list | tuple):
-        return (
-            isinstance(right, list | tuple)
-            and len(left) == len(right)
-            and all(map(same_json, left, right))
-        )
-    return bool(left == right)
-
-
-def value_at(value: Any, path: str) -> Any:
-    """Return what stands at a path (`lines[0].price`, `lines.0.price`), `ABSENT` for nothing.
-
-    A key that is written like the whole path comes first.
-    """
-    if isinstance(value, Mapping) and path in value:
-        return value[path]
-    for part in _PART.findall(path):
-        if isinstance(value, Mapping) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return ABSENT
-    return value
 
 
 def _conforms(read: Callable[[str], Any], schema: Any, subject: Subject) -> Verdict:
@@ -465,3 +337,217 @@ def compile_transform(transform: str) -> JSONPath | CompoundJSONPath:
 def _malformed(transform: str, error: Exception) -> TransformError:
     reason = str(error).partition("\n")[0]  # the lines below draw the expression again
     return TransformError(f"malformed transform {quote(transform)}: {reason}")
+
+
+_TOKENS: Final = (
+    ("YYYY", "%Y"),
+    ("MMMM", "%B"),
+    ("MMM", "%b"),
+    ("MM", "%m"),
+    ("DD", "%d"),
+    ("HH", "%H"),
+    ("mm", "%M"),
+    ("ss", "%S"),
+    ("YY", "%y"),
+    ("Z", "%z"),
+)
+_FORMATS: Final = (
+    "YYYY-MM-DD",
+    "YYYY/MM/DD",
+    "DD-MMM-YYYY",
+    "DD-MMMM-YYYY",
+    "DD MMM YYYY",
+    "DD MMMM YYYY",
+    "MMMM DD, YYYY",
+    "MMM DD, YYYY",
+)
+_MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
+_DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
+_NUMERIC: Final = re.compile(r"(?:DD|MM|%d|%m)[-/.](?:DD|MM|%d|%m)")
+_BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
+
+
+class ComparedField(Declared):
+    """One field that is compared with the same field of the expected output."""
+
+    path: Text
+    match: Literal["exact", "numeric_tolerance", "date"] = "exact"
+    required: bool = True
+    weight: Weight = 1.0
+    tolerance: Weight = 0.0
+    relative: bool = False
+    formats: Annotated[list[Text] | None, Field(min_length=1)] = None
+
+    @field_validator("match", mode="before")
+    @classmethod
+    def _with_underscore(cls, value: Any) -> Any:
+        return "numeric_tolerance" if value == "numeric-tolerance" else value
+
+    def compare(self, actual: Any, expected: Any) -> dict[str, Any] | None:
+        """Return whether the field agrees; None for an optional one that is not there."""
+        path, weight = self.path, self.weight
+        value, reference = value_at(actual, path), value_at(expected, path)
+        if value is ABSENT:
+            return aspect(f"{path} is missing", False, weight) if self.required else None
+        if self.match == "exact":
+            holds = same_json(value, reference)
+        elif self.match == "date":
+            holds = _same_day(value, reference, self.formats)
+        else:
+            holds = self._is_near(value, reference)
+        if holds:
+            return aspect(path, True, weight)
+        text = f"{path} is {quote(json_text(value))}, expected {quote(json_text(reference))}"
+        return aspect(text, False, weight)
+
+    def _is_near(self, value: Any, reference: Any) -> bool:
+        number, expected = _number(value), _number(reference)
+        if number is None or expected is None:
+            return False
+        tolerance = self.tolerance
+        if self.relative:
+            tolerance *= abs(expected) if expected else 1.0
+        return reaches(tolerance, abs(number - expected), max(1.0, abs(expected)))
+
+
+class FieldAccuracy(Check):
+    """The `fields` agree with the expected output's; the score is their weighted share.
+
+    A field that this case's expected output lacks is skipped; a `required` one is an error if no
+    case of the suite has it. An output that is no JSON object has no field right. If nothing is
+    compared, or nothing that has weight, the score is 0 and the check fails, at any threshold and
+    also with `negate`.
+    """
+
+    nested: ClassVar[bool] = True
+
+    fields: Annotated[list[ComparedField], Field(min_length=1)]
+    aggregation: Literal["weighted_average", "all_or_nothing"] = "weighted_average"
+    threshold: Share | None = None
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare each field."""
+        expected = expected_object(subject.case.expected_output)
+        if not isinstance(expected, Mapping | list):
+            return broken("there is nothing to compare with: 'expected_output' is no object")
+        absent = {field.path for field in self.fields if value_at(expected, field.path) is ABSENT}
+        nowhere = [
+            field.path
+            for field in self.fields
+            if field.required and field.path in absent and subject.context.lacks_field(field.path)
+        ]
+        if nowhere:
+            return broken(f"no test's 'expected_output' has {', '.join(map(quote, nowhere))}")
+        present = [field for field in self.fields if field.path not in absent]
+        # Before the output is read: one that is no JSON is no field wrong where none is compared.
+        if not any(field.weight for field in present):
+            return _uncompared(present)
+        try:
+            actual = _structured(subject.output)
+        except NotJsonError as error:
+            return scored(0.0, self.threshold, message=f"the output {error}")
+        compared = [field.compare(actual, expected) for field in present]
+        return self._verdict([entry for entry in compared if entry is not None])
+
+    def _verdict(self, aspects: Sequence[dict[str, Any]]) -> Verdict:
+        if not any(entry.get("weight", 1.0) for entry in aspects):
+            return _uncompared(aspects)
+        if self.aggregation == "all_or_nothing":
+            score = float(all(entry["passed"] for entry in aspects))
+            return scored(score, self.threshold, aspects)
+        return by_aspects(aspects, self.threshold)
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `field-accuracy` means."""
+        compared: Sequence[ComparedField] = written["fields"]
+        reader.compare_fields({field.path: field.required for field in compared})
+        fields: dict[str, Any] = {
+            "fields": [
+                {**field.model_dump(exclude_unset=True), "match": field.match} for field in compared
+            ],
+            "threshold": passing_score(written),
+        }
+        if "aggregation" in written:
+            fields["aggregation"] = written["aggregation"]
+        return "field-accuracy", fields
+
+
+def _uncompared(compared: Sequence[object]) -> Verdict:
+    """Return the verdict where nothing that has weight is `compared`: failed, also if negated."""
+    reason = "nothing that has weight was compared" if compared else "nothing was compared"
+    return Verdict(Outcome.FAILED, 0.0, reason, measured=False)
+
+
+def expected_object(value: Any) -> Any:
+    """Return the expected object: itself, of messages the last one's content, text as JSON."""
+    messages = isinstance(value, list) and value and isinstance(value[-1], Mapping)
+    if messages and "role" in value[-1] and "content" in value[-1]:
+        value = content_text(value[-1]["content"])
+    if isinstance(value, str):
+        try:
+            return _structured(value)
+        except NotJsonError:
+            return None
+    return value
+
+
+def _structured(text: str) -> Any:
+    """Return the object that a text is, alone or in one code block; raise `NotJsonError`."""
+    block = _BLOCK.fullmatch(text.strip())
+    value = parse(text if block is None else block[1])
+    if not isinstance(value, dict | list):
+        raise NotJsonError("is JSON, but no object")
+    return value
+
+
+def _number(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = json.loads(value.strip())
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
+def _same_day(value: Any, reference: Any, formats: Sequence[str] | None) -> bool:
+    day = _day(value, formats)
+    return day is not None and day == _day(reference, formats)
+
+
+def _day(value: Any, formats: Sequence[str] | None) -> date | None:
+    """Return the day that a text names: ISO 8601, or the first of the formats that fits.
+
+    Forms that have one reading are known without being named. `05/06/2025` has the month first
+    unless that cannot be, or the formats say which.
+    """
+    if not isinstance(value, str):
+        return None
+    text = " ".join(value.split())
+    try:
+        return datetime.fromisoformat(text).date()
+    except ValueError:
+        pass
+    ordered = any(_NUMERIC.match(written) for written in formats or ())
+    for written in (
+        *(formats or ()),
+        *_FORMATS,
+        *(() if ordered else (*_MONTH_FIRST, *_DAY_FIRST)),
+    ):
+        try:
+            return datetime.strptime(text, _strptime(written)).date()
+        except ValueError:
+            continue
+    return None
+
+
+def _strptime(written: str) -> str:
+    if "%" in written:
+        return written
+    pattern = "|".join(token for token, _ in _TOKENS)
+    return re.sub(pattern, lambda match: dict(_TOKENS)[match[0]], written)

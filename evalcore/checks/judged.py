@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
 from pydantic import Discriminator, Field, Tag, with_config
@@ -20,20 +20,14 @@ from evalcore.checks.base import (
 )
 from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
 from evalcore.checks.program import (
-    DEFAULT_TIMEOUT_MS,
-    Duration,
-    Program,
-    payload_of,
-    run_program,
     unified_diff,
 )
 from evalcore.checks.tools import tool_calls_of
 from evalcore.errors import TargetError
-from evalcore.judging.asking import JudgeSpec
+from evalcore.judging.asking import Judges, JudgeSpec
 from evalcore.judging.panel import Panel, Vote
 from evalcore.judging.prompts import (
     conversation_text,
-    escape_variables,
     expected_text,
     json_text,
     variables_of,
@@ -49,8 +43,8 @@ from evalcore.judging.rubrics import (
     prompt_digest,
 )
 from evalcore.model.assertion import Outcome, Verdict, broken
-from evalcore.model.tolerance import reaches
-from evalcore.shapes import Declared, OrAbsent, Share, Text, TextOrTexts, Weight, text_or_mapping
+from evalcore.model.scoring import reaches
+from evalcore.shapes import Declared, OrAbsent, Share, Text, Weight, text_or_mapping
 from evalcore.trust.files import with_file_texts
 from evalcore.wording import Loc, one_line
 
@@ -72,6 +66,9 @@ Votes = Annotated[int, Field(ge=1, le=100)]
 Aggregation = Literal["mean", "median", "majority"]
 
 
+DEFAULT_THRESHOLD: Final = 0.8
+
+
 class JudgedCheck(Check):
     """A check by judges: which, how often each is asked, and how their scores become one."""
 
@@ -88,6 +85,39 @@ class JudgedCheck(Check):
         """Who is asked."""
         judges = tuple(judge.spec for judge in self.judges) or (JudgeSpec(),)
         return Panel(judges, self.votes, self.aggregation)
+
+    @property
+    def least(self) -> float:
+        """The score from which the check passes."""
+        return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
+
+    def check(self, subject: Subject) -> Awaitable[Verdict]:
+        """Ask the judges; the score is graded."""
+        return self.check_with(subject, {})
+
+    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
+        """Ask the judges, who also see these texts, by the names of the prompt's variables.
+
+        The verdict of judges that may not decide is marked so.
+        """
+        judges, panel = MeteredJudges(subject.context.judges), self.panel
+        try:
+            verdict = await self.judged(judges, material_of(subject, self.prompt, material))
+        except (TargetError, UnknownVariableError) as error:
+            names = [spec.name for spec in panel.judges]
+            broken_details = {"prompt_sha256": prompt_digest(self.prompt), "judges": names}
+            failed = broken(str(error))
+            return judges.on(failed._replace(expected=f"≥ {self.least:g}", details=broken_details))
+        details = dict(verdict.details or {})
+        if not all(judges.trusted(spec, details["prompt_sha256"]) for spec in panel.judges):
+            note = "reported only: the judge is not calibrated for this prompt"
+            message = f"{note}; {verdict.message}" if verdict.message else note
+            verdict = verdict._replace(message=message, details={**details, "advisory": True})
+        return judges.on(verdict)
+
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Return the verdict of the judges; raise `TargetError` without one."""
+        raise NotImplementedError
 
 
 @with_config(STRICT)
@@ -201,130 +231,40 @@ def _metadata(name: str, metadata: Mapping[str, Any]) -> str:
     return value if isinstance(value, str) else json_text(value)
 
 
-# What an operator says to the judge, who sees one text for each criterion.
-
-
-@with_config(STRICT)
-class PromptProgramShape(TypedDict, total=False):
-    """A program that prints the prompt; `script` is another name of `command`."""
-
-    command: TextOrTexts
-    script: TextOrTexts
-    config: dict[str, Any]
-    cwd: Text
-    timeout_ms: Duration
-
-
-PromptValue = Annotated[
-    Annotated[Text, Tag("<text>")] | Annotated[PromptProgramShape, Tag("<mapping>")],
-    Discriminator(text_or_mapping),
-]
-
-
-class PromptProgram(Declared):
-    """A program that reads what a `code-grader` reads, and prints the prompt."""
-
-    command: TextOrTexts
-    config: dict[str, Any] | None = None
-    cwd: Text | None = None
-    timeout_ms: Annotated[float, Field(gt=0)] = DEFAULT_TIMEOUT_MS
-
-    async def prompt_for(self, subject: Subject) -> str | Verdict:
-        """Return the prompt for an item, or the verdict that the program failed.
-
-        What the program prints is no template: it may hold the output, and what looks like a
-        variable there is none.
-        """
-        program = Program(self.command, self.cwd, None, self.timeout_ms)
-        payload = payload_of(self.config, subject, "text")
-        printed = await run_program(program, payload, subject)
-        if isinstance(printed, Verdict):
-            return printed
-        text = printed.text.strip()
-        return escape_variables(text) if text else broken("the prompt's program printed nothing")
-
-
-def read_prompt(
-    written: Any, reader: Reader, config: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return the fields of a check that say its prompt: a text, a file's, or a program's.
-
-    `config` is that of a program without one of its own.
-    """
-    if not isinstance(written, Mapping):
-        return {"prompt": reader.prompt(written)}
-    keys = [key for key in ("command", "script") if key in written]
-    if len(keys) != 1:
-        message = "is a text, or {command, config}: a program that prints the prompt"
-        raise AssertionValueError(message, "prompt")
-    program = {} if config is None else {"config": dict(config)}
-    program |= {key: value for key, value in written.items() if key not in keys}
-    return {"prompt": None, "prompt_program": {"command": written[keys[0]], **program}}
-
-
-DEFAULT_THRESHOLD = 0.8
-
-
 class LlmGrader(JudgedCheck):
     """The judges give a score in [0, 1] of at least `threshold` (0.8).
 
     A judge that gives no valid answer, or none at all, is an error, never a score.
     """
 
-    omitted: ClassVar[frozenset[str]] = frozenset({"prompt_program"})
-
-    prompt_program: PromptProgram | None = None
-
-    def check(self, subject: Subject) -> Awaitable[Verdict]:
-        """Ask the judges; the score is graded."""
-        return self.check_with(subject, {})
-
-    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
-        """Ask the judges, who also see these texts, by the names of the prompt's variables."""
-        if self.prompt_program is not None:
-            prompt = await self.prompt_program.prompt_for(subject)
-            if isinstance(prompt, Verdict):
-                return prompt
-            written = replace(self, prompt=prompt, prompt_program=None)
-            return await written.check_with(subject, material)
-        judges, panel, threshold = (
-            MeteredJudges(subject.context.judges),
-            self.panel,
-            _threshold(self),
-        )
-        try:
-            texts = material_of(subject, self.prompt, material)
-            judgement = await grade_freely(judges, panel, self.prompt, texts, threshold)
-        except (TargetError, UnknownVariableError) as error:
-            return judges.on(_no_verdict(self, str(error)))
-        reached = reaches(judgement.score, threshold)
-        message = _message(judgement.score, threshold, judgement.reasoning, reached=reached)
-        prompt = "" if self.prompt is None else f": {one_line(self.prompt)}"
-        verdict = Verdict(
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Ask for a score."""
+        least, prompt = self.least, self.prompt
+        judgement = await grade_freely(judges, self.panel, prompt, texts, least)
+        reached = reaches(judgement.score, least)
+        reason = f": {judgement.reasoning}" if judgement.reasoning else ""
+        sign = "≥" if reached else "<"
+        return Verdict(
             Outcome.PASSED if reached else Outcome.FAILED,
             judgement.score,
-            message,
-            expected=f"≥ {threshold:g}{prompt}",
+            one_line(f"the judge gave {judgement.score:.4g} {sign} {least:g}{reason}"),
+            expected=f"≥ {least:g}" + ("" if prompt is None else f": {one_line(prompt)}"),
             details=_judgement_details(judgement),
         )
-        return judges.on(_advisory_or_not(verdict, judges, panel, judgement.prompt_sha256))
 
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
         """Return the check that `llm-grader` means."""
-        prompt = read_prompt(written.get("prompt"), reader, written.get("config"))
-        fields = {**read_judged(written, reader), **prompt}
+        fields = {**read_judged(written, reader), "prompt": reader.prompt(written.get("prompt"))}
         if "rubrics" in written:
-            if "prompt_program" in fields:
-                raise AssertionValueError("'rubrics' are asked by a prompt that is a text")
             return "rubrics", {**fields, "criteria": read_criteria(written["rubrics"])}
         return "llm-grader", fields
 
     @classmethod
     def idle_keys(cls, written: Mapping[str, Any]) -> Iterator[tuple[Loc, str]]:
-        """Return `max_steps` of agents, `preprocessors` of files, `config` without a program."""
-        if "config" in written and not isinstance(written.get("prompt"), Mapping):
-            yield ("config",), "it is read by a program that writes the prompt"
+        """Return `max_steps` of agents, `preprocessors` of files, `config` of programs."""
+        if "config" in written:
+            yield ("config",), "a prompt is a text"
         if "max_steps" in written:
             yield ("max_steps",), "a judge answers in one step"
         if "preprocessors" in written:
@@ -372,31 +312,21 @@ class Rubrics(JudgedCheck):
 
     criteria: list[StoredCriterion]
 
-    async def check(self, subject: Subject) -> Verdict:
-        """Ask the judges; the score is graded."""
-        judges, panel, threshold = (
-            MeteredJudges(subject.context.judges),
-            self.panel,
-            _threshold(self),
-        )
+    async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
+        """Ask about each criterion."""
         criteria = [
             Criterion(each.id, each.outcome, each.weight, each.required, tuple(each.levels))
             for each in self.criteria
         ]
-        try:
-            texts = material_of(subject, self.prompt)
-            rubric = await grade_by_rubric(judges, panel, criteria, texts, self.prompt)
-        except (TargetError, UnknownVariableError) as error:
-            return judges.on(_no_verdict(self, str(error)))
-        reached = reaches(rubric.score, threshold) and not rubric.failed_required
-        verdict = Verdict(
+        rubric = await grade_by_rubric(judges, self.panel, criteria, texts, self.prompt)
+        reached = reaches(rubric.score, self.least) and not rubric.failed_required
+        return Verdict(
             Outcome.PASSED if reached else Outcome.FAILED,
             rubric.score,
-            _rubric_message(rubric, criteria, threshold, reached=reached),
-            expected=f"≥ {threshold:g}",
+            _rubric_message(rubric, criteria, self.least, reached=reached),
+            expected=f"≥ {self.least:g}",
             details=_rubric_details(rubric, criteria),
         )
-        return judges.on(_advisory_or_not(verdict, judges, panel, rubric.prompt_sha256))
 
     @classmethod
     def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
@@ -408,7 +338,7 @@ class Rubrics(JudgedCheck):
 class LlmGraderKeys(JudgeKeys, total=False):
     """The keys of `llm-grader` that are no fields; with `rubrics` each criterion is answered."""
 
-    prompt: PromptValue
+    prompt: Text
     config: dict[str, Any]
     preprocessors: list[Any]
     rubrics: Criteria
@@ -450,33 +380,6 @@ class LlmJudgeConfig(JudgeKeys, total=False):
 
 def _rubric_place(name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
     return (name,) if name == "value" or name in written else ("config", name)
-
-
-def _threshold(check: JudgedCheck) -> float:
-    return DEFAULT_THRESHOLD if check.threshold is None else check.threshold
-
-
-def _no_verdict(check: JudgedCheck, message: str) -> Verdict:
-    judges = [spec.name for spec in check.panel.judges]
-    details = {"prompt_sha256": prompt_digest(check.prompt), "judges": judges}
-    return broken(message)._replace(expected=f"≥ {_threshold(check):g}", details=details)
-
-
-def _advisory_or_not(
-    verdict: Verdict, judges: MeteredJudges, panel: Panel, prompt_sha256: str
-) -> Verdict:
-    """Return the verdict; one of a judge that may not decide is marked so."""
-    if all(judges.trusted(spec, prompt_sha256) for spec in panel.judges):
-        return verdict
-    note = "reported only: the judge is not calibrated for this prompt"
-    message = f"{note}; {verdict.message}" if verdict.message else note
-    return verdict._replace(message=message, details={**(verdict.details or {}), "advisory": True})
-
-
-def _message(score: float, threshold: float, reasoning: str, *, reached: bool) -> str:
-    sign = "≥" if reached else "<"
-    reason = f": {reasoning}" if reasoning else ""
-    return one_line(f"the judge gave {score:.4g} {sign} {threshold:g}{reason}")
 
 
 def _judgement_details(judgement: Judgement) -> dict[str, Any]:

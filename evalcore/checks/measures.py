@@ -15,7 +15,7 @@ from evalcore.checks.base import (
 )
 from evalcore.checks.tools import calls_of
 from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
-from evalcore.model.tolerance import is_below, reaches
+from evalcore.model.scoring import is_below, reaches
 from evalcore.shapes import OrAbsent, Share, Weight
 
 NOT_MEASURED = "not measured"
@@ -23,23 +23,28 @@ _WORST = (Outcome.FAILED, Outcome.BLOCKED)
 
 
 class _Maximum(Check):
+    measure: ClassVar[str]
+    unit: ClassVar[str] = " tokens"
+
     threshold: float
+
+    def check(self, subject: Subject) -> Verdict:
+        """Compare what was measured."""
+        return _at_most(getattr(subject.metrics, self.measure), self.threshold, self.unit)
 
 
 class Cost(_Maximum):
     """The cost in US dollars is at most `threshold`; blocked if it was not measured."""
 
-    def check(self, subject: Subject) -> Verdict:
-        """Compare the cost."""
-        return _at_most(subject.metrics.cost_usd, self.threshold, " USD")
+    measure: ClassVar[str] = "cost_usd"
+    unit: ClassVar[str] = " USD"
 
 
 class Latency(_Maximum):
     """The latency in milliseconds is at most `threshold`; blocked if it was not measured."""
 
-    def check(self, subject: Subject) -> Verdict:
-        """Compare the latency."""
-        return _at_most(subject.metrics.latency_ms, self.threshold, " ms")
+    measure: ClassVar[str] = "latency_ms"
+    unit: ClassVar[str] = " ms"
 
 
 class TotalTokens(_Maximum):
@@ -48,10 +53,11 @@ class TotalTokens(_Maximum):
     If only one of them was measured, that one alone may already be too many; else blocked.
     """
 
+    measure: ClassVar[str] = "total_tokens"
+
     def check(self, subject: Subject) -> Verdict:
         """Compare the sum."""
-        metrics = subject.metrics
-        verdict = _at_most(metrics.total_tokens, self.threshold, " tokens")
+        metrics, verdict = subject.metrics, super().check(subject)
         incomplete = None in {metrics.input_tokens, metrics.output_tokens}
         if verdict.outcome is Outcome.PASSED and incomplete:
             missing = "input" if metrics.input_tokens is None else "output"
@@ -62,17 +68,13 @@ class TotalTokens(_Maximum):
 class InputTokens(_Maximum):
     """The input tokens are at most `threshold`; blocked if they were not measured."""
 
-    def check(self, subject: Subject) -> Verdict:
-        """Compare the input tokens."""
-        return _at_most(subject.metrics.input_tokens, self.threshold, " tokens")
+    measure: ClassVar[str] = "input_tokens"
 
 
 class OutputTokens(_Maximum):
     """The output tokens are at most `threshold`; blocked if they were not measured."""
 
-    def check(self, subject: Subject) -> Verdict:
-        """Compare the output tokens."""
-        return _at_most(subject.metrics.output_tokens, self.threshold, " tokens")
+    measure: ClassVar[str] = "output_tokens"
 
 
 class TokenMaxima(Check):

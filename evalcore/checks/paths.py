@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from collections.abc import Awaitable, Mapping
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import Field
 
-from evalcore.checks.base import Check, Fault, Subject
-from evalcore.checks.json import NotJsonError, TransformError, apply_transform, parse, same_json
+from evalcore.checks.base import Check, Subject
+from evalcore.checks.json import NotJsonError, TransformError, apply_transform, parse
 from evalcore.checks.registry import load_check
-from evalcore.checks.text import match_text, pattern_faults
+from evalcore.checks.text import PatternCheck
+from evalcore.jsonvalues import PathSyntaxError, same_json
 from evalcore.model.assertion import Outcome, Verdict, blocked, broken, failed
 from evalcore.model.evidence import (
     PRIMARY_PATH,
     Evidence,
     MissingPath,
-    PathSyntaxError,
     error_texts,
     find_value,
 )
@@ -116,28 +116,18 @@ class OutputEquals(_PathCheck):
         return failed(f"is not {sought}{other}", actual=actual)
 
 
-class OutputMatches(_PathCheck):
+class OutputMatches(PatternCheck, _PathCheck):
     """`pattern` (with `flags`, in `dialect`) matches somewhere in the text at `path`."""
-
-    expected_field: ClassVar[str] = "pattern"
-
-    pattern: str
-    flags: str = ""
-    dialect: Literal["python", "ecmascript"] = "python"
 
     def check(self, subject: Subject) -> Verdict:
         """Search the text at the path."""
         value = self.find(subject)
         if isinstance(value, Verdict):
             return value
-        verdict = match_text(self, value.text, subject.context.regex_timeout_s)
+        verdict = self.match(value.text, subject.context.regex_timeout_s)
         if verdict.outcome is Outcome.ERROR:
             return verdict
         return verdict._replace(actual=shorten(value.text))
-
-    def faults(self) -> Iterator[Fault]:
-        """Yield that the dialect does not allow the pattern or its flags."""
-        return pattern_faults(self)
 
 
 class AtPath(_PathCheck):

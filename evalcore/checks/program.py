@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, NamedTuple
 
 from pydantic import Discriminator, Field, Tag
 from typing_extensions import TypedDict
@@ -27,22 +27,19 @@ from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import decoded, parse
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.prompts import conversation_text, expected_text
-from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.assertion import Verdict, broken
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.exchange import SkippedError, message_array
-from evalcore.settings import read_settings
+from evalcore.redaction.redactor import PROCESS
 from evalcore.shapes import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.trust.files import attached_paths, with_file_texts, with_files
 from evalcore.trust.secrets import (
     MARK,
     Variables,
-    nearest_env_file,
-    resolved,
     secret_options,
     substituted,
     suite_variables,
     telling_values,
-    variables_from,
 )
 from evalcore.trust.text import last_words, redact, tail_line
 from evalcore.wording import one_line
@@ -61,15 +58,13 @@ class GraderAccess(NamedTuple):
 class GraderCalls:
     """The calls that one run of a program makes.
 
-    `skipped` says that a limit of the run ended them, `unknown` are targets that it asked for and
-    may not ask.
+    `skipped` says that a limit of the run ended them.
     """
 
     def __init__(self, access: GraderAccess, judges: Judges) -> None:
         self._access, self._judges = access, judges
         self.count = 0
         self.skipped: SkippedError | None = None
-        self.unknown: dict[str, None] = {}
 
     @asynccontextmanager
     async def variables(self) -> AsyncIterator[dict[str, str]]:
@@ -119,14 +114,9 @@ class GraderCalls:
             return (429, {"error": f"Batch would exceed max calls ({counts})"})
         responses: list[dict[str, Any]] = []
         for request in requests:
-            problem = self._problem(request)
-            try:
-                if problem is None:
-                    responses.append(_reply(await self._ask(request)))
-            except (TargetError, SkippedError) as error:
-                problem = str(error)
-            if problem is not None:
-                responses.append({"output": [], "rawText": f"Error: {problem}"})
+            status, answer = await self._invoke("", request)
+            failed = {"output": [], "rawText": f"Error: {answer.get('error')}"}
+            responses.append(answer if status == HTTPStatus.OK else failed)
         return (200, {"responses": responses})
 
     def _problem(self, request: Any) -> str | None:
@@ -136,7 +126,6 @@ class GraderCalls:
         name = request.get("target")
         if name in (None, _DEFAULT) or name in self._access.targets:
             return None
-        self.unknown[str(name)] = None
         available = ", ".join([_DEFAULT, *self._access.targets])
         return f"Unknown target '{name}'. Available: {available}"
 
@@ -215,14 +204,10 @@ def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironmen
     What stands for a `${{ NAME }}` is secret, and what is called a secret. Raise `TargetError`
     that names a variable that may not be read or is not set.
     """
-    values = dict(written)
-    secrets = set(telling_values(values))
-    if any(MARK in text for text in values.values()):
-        path = nearest_env_file(folder)
-        names = read_settings(os.environ, Path.cwd()).readable_names
-        variables = variables_from(b"" if path is None else path.read_bytes(), os.environ, names)
-        values = resolved({"env": values}, folder, variables)[0]["env"]
-        secrets |= {values[name] for name, text in written.items() if MARK in text}
+    values: dict[str, str] = with_values(dict(written), folder)
+    secrets = {values[name] for name, text in written.items() if MARK in text}
+    PROCESS.learn(secrets)
+    secrets |= {*telling_values(values)}
     return GraderEnvironment(values, tuple(secrets))
 
 
@@ -248,38 +233,27 @@ def _diff_of(change: Mapping[str, Any]) -> str:
     return f"diff --git a/{path} b/{path}\n{_MODES.get(kind, '')}{text}{end}"
 
 
-OutputAs = Literal["text", "messages"]
 _ARGUMENTS: Final = ("input", "arguments", "args")
 _FAILED: Final = frozenset({"error", "timeout", "cancelled"})
 
 
-def payload_of(
-    config: Mapping[str, Any] | None, subject: Subject, output_as: OutputAs = "text"
-) -> dict[str, Any]:
-    """Return what the program reads (docs/reference/graders.md, `code-grader`).
-
-    `output_as` messages is the shape of AgentV before v4.38: `output` has the messages of the
-    answer.
-    """
+def payload_of(config: Mapping[str, Any] | None, subject: Subject) -> dict[str, Any]:
+    """Return what the program reads (docs/reference/graders.md, `code-grader`)."""
     case, metrics, folder = subject.case, subject.metrics, subject.context.folder
     input_messages = with_files(_messages(case.input, "user"), folder)
     answered = _answered(subject)
     trace = _trace(subject, [*input_messages, *answered], answered)
     expected = _messages(case.expected_output, "assistant")
-    text = {
-        "input_text": conversation_text(with_file_texts(case.input, folder)),
-        "output_text": subject.output,
-        "expected_output_text": expected_text(case.expected_output),
-    }
     return {
         "criteria": case.criteria or "",
         "input": input_messages,
-        "output": answered if output_as == "messages" else subject.output,
+        "output": subject.output,
         "expected_output": with_files(expected, folder),
         "messages": trace["messages"],
         "output_messages": answered,
-        **text,
-        **(_before_4_9(text) if output_as == "messages" else {}),
+        "input_text": conversation_text(with_file_texts(case.input, folder)),
+        "output_text": subject.output,
+        "expected_output_text": expected_text(case.expected_output),
         "input_files": _paths(case.input, folder),
         "metadata": dict(case.metadata),
         "trace": trace,
@@ -394,17 +368,6 @@ def _events(messages: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
             ordinal += 1
 
 
-def _before_4_9(text: Mapping[str, str]) -> dict[str, Any]:
-    """Return the names that older SDKs require."""
-    return {
-        "question": text["input_text"],
-        "answer": text["output_text"],
-        "candidate_answer": text["output_text"],
-        "reference_answer": text["expected_output_text"],
-        "guideline_files": [],
-    }
-
-
 def _workspace_of(subject: Subject) -> str | None:
     """Return the folder that the target worked in, or the one that an earlier run left."""
     if subject.context.workspace is not None:
@@ -444,7 +407,7 @@ class CodeGrader(Check):
     show the reason that it gave, or the end of what it wrote.
     """
 
-    omitted: ClassVar[frozenset[str]] = frozenset({"output_as", "max_calls", "targets"})
+    omitted: ClassVar[frozenset[str]] = frozenset({"max_calls", "targets"})
     others_in: ClassVar[str | None] = "config"
 
     command: TextOrTexts
@@ -454,14 +417,13 @@ class CodeGrader(Check):
     env: OrAbsent[dict[str, str]] = None
     memory_mb: OrAbsent[Count] = None
     threshold: OrAbsent[Share] = None
-    output_as: OutputAs = "text"
     max_calls: OrAbsent[Annotated[int, Field(ge=0)]] = None
     targets: OrAbsent[list[Text]] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
         program = Program(self.command, self.cwd, self.env, self.timeout_ms, self.memory_mb)
-        payload = payload_of(self.config, subject, self.output_as)
+        payload = payload_of(self.config, subject)
         if self.max_calls is None:
             return self._graded(await run_grader(program, payload, subject))
         judges = MeteredJudges(subject.context.judges)
@@ -471,7 +433,7 @@ class CodeGrader(Check):
             answer = await run_grader(program, payload, subject, variables)
         if calls.skipped is not None:
             raise calls.skipped
-        return judges.on(_with_unknown(self._graded(answer), list(calls.unknown)))
+        return judges.on(self._graded(answer))
 
     def _graded(self, answer: Graded | Verdict) -> Verdict:
         if isinstance(answer, Verdict):
@@ -510,21 +472,8 @@ class CodeGrader(Check):
         return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
-def _with_unknown(verdict: Verdict, targets: list[str]) -> Verdict:
-    """Return the verdict; one that is none or has failed says which targets it could not ask."""
-    if not targets:
-        return verdict
-    details = {**(verdict.details or {}), "unknown_targets": targets}
-    if verdict.outcome is Outcome.PASSED:
-        return verdict._replace(details=details)
-    names = ", ".join(f"'{name}'" for name in targets)
-    note = f"the grader may not ask {names}; name it in `target.targets`"
-    message = one_line(f"{note}; {verdict.message}" if verdict.message else note)
-    return verdict._replace(message=message, details=details)
-
-
 # The fields that stand in files under their own names.
-_FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb", "output_as")
+_FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb")
 
 
 def _access(target: Any, reader: Reader) -> dict[str, Any]:
@@ -569,29 +518,6 @@ async def run_grader(
 
     `variables` stand in its environment beside those of the program.
     """
-    printed = await run_program(program, payload, subject, variables)
-    if isinstance(printed, Verdict):
-        return printed
-    try:
-        return read_answer(printed.text)
-    except (ValueError, RecursionError) as error:
-        return _failed(f"the grader's answer {error}", printed.tail)
-
-
-class Printed(NamedTuple):
-    """What a program wrote to standard output, and the end of what it wrote beside it."""
-
-    text: str
-    tail: str
-
-
-async def run_program(
-    program: Program,
-    payload: Mapping[str, Any],
-    subject: Subject,
-    variables: Mapping[str, str] | None = None,
-) -> Printed | Verdict:
-    """Return what the program prints for the payload, or the verdict that it failed."""
     from evalcore.trust.commands import run_command
 
     timeout_s = program.timeout_ms / 1000
@@ -616,14 +542,15 @@ async def run_program(
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
     )
-    printed = environment.clean(ended.stdout.decode(errors="replace"))
-    tail = _reason(printed) if ended.exit_code else ""
-    tail = tail or last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:
-        tail = last_words(printed)
+        tail = last_words(environment.clean(ended.stdout.decode(errors="replace")))
     if failure := ended.failure(timeout_s):
         return _failed(f"the grader {failure}", tail)
-    return Printed(environment.clean(decoded(ended.stdout)), tail)
+    try:
+        return read_answer(environment.clean(decoded(ended.stdout)))
+    except (ValueError, RecursionError) as error:
+        return _failed(f"the grader's answer {error}", tail)
 
 
 def read_answer(text: str) -> Graded:
@@ -644,36 +571,10 @@ def read_answer(text: str) -> Graded:
     reasoning = value.get("reasoning")
     return Graded(
         float(score),
-        tuple(_older_aspects(value) if raw is None else raw),
+        tuple(raw or ()),
         value.get("details"),
         reasoning if isinstance(reasoning, str) else "",
     )
-
-
-def _reason(printed: str) -> str:
-    """Return why a program that failed says that it did, in the JSON of its standard output."""
-    value: Any = None
-    with suppress(ValueError):
-        value = parse(printed)
-    if not isinstance(value, dict):
-        return ""
-    aspects = value.get("assertions")
-    for aspect in [*(aspects if isinstance(aspects, list) else ()), *_older_aspects(value)]:
-        if _is_aspect(aspect) and not aspect["passed"]:
-            return str(aspect["text"])
-    reasoning = value.get("reasoning", value.get("error"))
-    return reasoning if isinstance(reasoning, str) else ""
-
-
-def _older_aspects(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what `hits` and `misses` say, which AgentV had before `assertions`."""
-    aspects = []
-    for key, passed in (("hits", True), ("misses", False)):
-        texts = answer.get(key)
-        for text in texts if isinstance(texts, list) else ():
-            if isinstance(text, str):
-                aspects.append({"text": text, "passed": passed})
-    return aspects
 
 
 def _is_aspect(value: Any) -> bool:

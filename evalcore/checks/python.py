@@ -20,9 +20,9 @@ from evalcore.checks.json import SCHEMA_PATTERN_S, SchemaProblem, first_mistake
 from evalcore.errors import EvalError, TargetError
 from evalcore.jsonvalues import own_copy, parse
 from evalcore.model.assertion import FAILED, PASSED, Outcome, Verdict, broken, failed
-from evalcore.model.evidence import Evidence, artifact_of
-from evalcore.model.suite import Case
-from evalcore.model.tolerance import reaches
+from evalcore.model.evidence import Evidence
+from evalcore.model.scoring import reaches
+from evalcore.model.suite import Case, artifact_of
 from evalcore.shapes import CALLABLE, Share, Text
 from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
 from evalcore.wording import describe_error, one_line
@@ -118,12 +118,7 @@ def arguments_for(
 
 def _artifact(subject: Subject | PythonCheck) -> Any:
     case = subject.case
-    return artifact_of(
-        subject.evidence,
-        case_id=case.id,
-        case_input=case.input,
-        expected_output=case.expected_output,
-    )
+    return artifact_of(subject.evidence, case)
 
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.

@@ -77,7 +77,7 @@ _PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
 _VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
 _THRESHOLD: Final = {"threshold": "threshold"}
 _GRADER_FIELDS: Final = (
-    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold", "output_as",
+    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold",
 )  # fmt: skip
 _JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
 
@@ -232,7 +232,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "skill-trigger": CheckRow("tools", "SkillTrigger", Word(_T, "skill-trigger")),
     "field-accuracy": CheckRow(
-        "fields", "FieldAccuracy", Word(_T, "field-accuracy", reads="read"), is_heavy=True
+        "json", "FieldAccuracy", Word(_T, "field-accuracy", reads="read"), is_heavy=True
     ),
     "execution-metrics": CheckRow(
         "measures", "ExecutionMetrics", Word(_T, "execution-metrics", reads="read")
@@ -252,7 +252,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "script-score": CheckRow("measures", "ScriptScore"),
     "unavailable": CheckRow("measures", "Unavailable"),
-    "condition": CheckRow("saved_eval", "EvalCondition", is_async=True),
+    "condition": CheckRow("conditions", "EvalCondition", is_async=True),
     "custom": CheckRow("python", "Custom", is_async=True),
     "python": CheckRow(
         "python",

@@ -24,22 +24,19 @@ import orjson
 from pydantic import AfterValidator, Field
 
 from evalcore.errors import EvalError
-from evalcore.isolation.mode import NO_WORKERS, Workers
-from evalcore.judging.asking import NO_JUDGES, Judges, JudgeSpec, cosine
+from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
 from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
 from evalcore.model.evidence import (
-    NOTHING,
     PRIMARY_PATH,
     Artifact,
     Evidence,
     MissingPath,
-    artifact_of,
     find_value,
     parse_path,
 )
-from evalcore.model.suite import Case, ScorerSpec
+from evalcore.model.suite import Case, ScorerSpec, artifact_of
 from evalcore.shapes import (
     FUNCTION,
     OrAbsent,
@@ -57,7 +54,7 @@ from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, fin
 from evalcore.wording import suggest
 
 if TYPE_CHECKING:
-    from evalcore.checks.base import GradingThread
+    from evalcore.checks.base import CheckContext
     from evalcore.isolation.worker import Engine
 
 
@@ -123,15 +120,6 @@ def linear(amount: float, ideal: float, most: float) -> float:
     return 1.0 - (amount - ideal) / (most - ideal)
 
 
-class ScorerResources(NamedTuple):
-    """What scorers that are awaited may use: code, the program's objects, judges, workers."""
-
-    imports: ImportPolicy
-    objects: Mapping[str, Any] = NOTHING
-    judges: Judges = NO_JUDGES
-    workers: Workers = NO_WORKERS
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Scorer:
@@ -174,7 +162,7 @@ class Scorer:
         """Return the score; may raise for values of a foreign shape."""
         raise NotImplementedError
 
-    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+    async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Return the score of a scorer that is awaited; never raises."""
         raise NotImplementedError
 
@@ -186,6 +174,8 @@ class Scorer:
 class MeasuredScorer(Scorer):
     """A scorer of an amount: 1 up to `ideal`, 0 from `max` on, a straight line between."""
 
+    metric: ClassVar[str]
+
     ideal: Weight = 0
     maximum: Annotated[Weight, Field(alias="max")] = 1
 
@@ -195,7 +185,8 @@ class MeasuredScorer(Scorer):
 
     def amount(self, evidence: Evidence) -> float | None:
         """Return the amount; None where it is not measured."""
-        raise NotImplementedError
+        amount: float | None = getattr(evidence.metrics, self.metric)
+        return amount
 
     def score(self, evidence: Evidence, case: Case) -> Score:  # noqa: ARG002 - a scorer's form
         """Return the place of the amount between the bounds."""
@@ -210,17 +201,13 @@ class LatencyScorer(MeasuredScorer):
 
     maximum: Annotated[Weight, Field(alias="max")] = 30_000
 
-    def amount(self, evidence: Evidence) -> float | None:
-        """Return the latency."""
-        return evidence.metrics.latency_ms
+    metric: ClassVar[str] = "latency_ms"
 
 
 class CostScorer(MeasuredScorer):
     """The cost in US dollars."""
 
-    def amount(self, evidence: Evidence) -> float | None:
-        """Return the cost."""
-        return evidence.metrics.cost_usd
+    metric: ClassVar[str] = "cost_usd"
 
 
 class TokensScorer(MeasuredScorer):
@@ -258,7 +245,7 @@ class LlmJudgeScorer(Scorer):
         """A judge is asked."""
         return True
 
-    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+    async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Return the judge's score; no value where no judge gives one."""
         prompt = None
         if self.criteria is not None:
@@ -273,7 +260,7 @@ class LlmJudgeScorer(Scorer):
         }
         panel = Panel((JudgeSpec(self.judge, self.model),))
         try:
-            grade = await grade_freely(resources.judges, panel, prompt, material, 0.8)
+            grade = await grade_freely(context.judges, panel, prompt, material, 0.8)
         except EvalError as error:
             return self.fails(error)
         return Score(self.label, grade.score, grade.score)
@@ -325,14 +312,14 @@ class SimilarityScorer(Scorer):
         value = float(actual == expected if self.mode == "exact" else expected in actual)
         return Score(self.label, value, value)
 
-    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+    async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Return the cosine of the embeddings, at least 0; the raw value is the cosine."""
         texts = self._texts(evidence, case)
         if isinstance(texts, Score):
             return texts
         embedder = JudgeSpec(self.judge, self.model)
         try:
-            embeddings = await resources.judges.embed(embedder, list(texts))
+            embeddings = await context.judges.embed(embedder, list(texts))
             value = cosine(*embeddings.vectors)
         except (EvalError, ValueError) as error:
             return self.fails(error)
@@ -384,16 +371,11 @@ class CustomScorer(Scorer):
         """The function has a time limit, and may run in a worker process."""
         return True
 
-    async def ask(self, evidence: Evidence, case: Case, resources: ScorerResources) -> Score:
+    async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Call the function with the artifact."""
-        artifact = artifact_of(
-            evidence,
-            case_id=case.id,
-            case_input=case.input,
-            expected_output=case.expected_output,
-        )
-        imports, objects = resources.imports, resources.objects
-        pool = None if self.reference in objects else resources.workers.of(None)
+        artifact = artifact_of(evidence, case)
+        imports, objects = context.imports, context.objects
+        pool = None if self.reference in objects else context.workers.of(None)
         try:
             if pool is not None:
                 from evalcore.isolation.pool import Job
@@ -554,28 +536,22 @@ async def score_evidence(
     specs: Sequence[ScorerSpec],
     evidence: Evidence,
     case: Case,
-    *,
-    imports: ImportPolicy,
-    objects: Mapping[str, Any] = NOTHING,
-    judges: Judges = NO_JUDGES,
-    workers: Workers = NO_WORKERS,
-    thread: GradingThread | None = None,
+    context: CheckContext,
 ) -> list[dict[str, Any]]:
     """Return `{name, value, raw, error?}` for each scorer, in their order; never raises.
 
     A scorer that fails has value None and the reason as `error`. It suspends only for scorers that
-    are awaited, and where a `thread` runs what takes long.
+    are awaited, and where the context's `thread` runs what takes long.
     """
-    resources = ScorerResources(imports, objects, judges, workers)
     entries = []
     for scorer in map(restore_scorer, specs):
         if scorer.is_awaited:
-            score = await scorer.ask(evidence, case, resources)
-        elif thread is None:
+            score = await scorer.ask(evidence, case, context)
+        elif context.thread is None:
             score = _score_of(scorer, evidence, case)
         else:
             call = partial(_score_of, scorer, evidence, case)
-            score = await thread.result(f"scorer {scorer.kind}", call)
+            score = await context.thread.result(f"scorer {scorer.kind}", call)
         entries.append(score.row())
     return entries
 

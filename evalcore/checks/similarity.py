@@ -21,7 +21,7 @@ from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import Panel
 from evalcore.judging.prompts import expected_text
 from evalcore.model.assertion import PASSED, Outcome, Verdict, broken, failed
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.shapes import Scalar, Share, Text, TextOrTexts
 from evalcore.wording import quote, value_text
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import Any, ClassVar, Literal, Protocol, Required
+from typing import Any, ClassVar, Literal, Required
 
 from typing_extensions import TypedDict
 
@@ -19,78 +18,6 @@ ECMASCRIPT_TRIMMED = (
     "\t\n\v\f\r \xa0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000\ufeff"
 )
-
-
-_LONGEST_COMPARED = 20_000
-_NAMED = 3
-
-
-def hidden_difference(expected: Sequence[str], actual: str) -> str:
-    """Return what tells an expected text from one in `actual` that looks the same, "" if nothing.
-
-    Spaces that are no blank, characters without a width, accents of their own (NFD), and white
-    space at the ends or of another kind.
-    """
-    if len(actual) > _LONGEST_COMPARED:
-        return ""
-    for value in expected:
-        if not value.strip() or value == actual:
-            continue
-        if not (value.isascii() and actual.isascii()):
-            parts = [part for part in _alike(value, actual) if part != value]
-            if parts:
-                return _told_apart(value, parts[0])
-        value_words, words = " ".join(value.split()), " ".join(actual.split())
-        if value_words == words or (value_words in words and value not in actual):
-            return "; it differs only in white space"
-    return ""
-
-
-def _alike(value: str, actual: str) -> Iterator[str]:
-    """Yield the first part of `actual` that looks like `value`: the whole, if that does."""
-    looks, _ = _appearance(value)
-    text, origins = _appearance(actual)
-    start = text.find(looks)
-    end = start + len(looks)
-    if start < 0 or (value in actual and len(looks) < len(text)):
-        return
-    if end < len(text) and unicodedata.combining(text[end]):  # an accent that the value lacks
-        return
-    if len(looks) == len(text):
-        yield actual
-    else:
-        yield actual[origins[start] : origins[end]]
-
-
-def _appearance(text: str) -> tuple[str, list[int]]:
-    """Return a text as it is seen, and for each character of that its position in the text.
-
-    The last position is the end of the text.
-    """
-    characters: list[str] = []
-    origins: list[int] = []
-    for position, character in enumerate(text):
-        kind = unicodedata.category(character)
-        character_looks = {"Zs": " ", "Cf": ""}.get(kind, unicodedata.normalize("NFD", character))
-        characters.append(character_looks)
-        origins.extend([position] * len(character_looks))
-    return "".join(characters), [*origins, len(text)]
-
-
-def _told_apart(value: str, part: str) -> str:
-    """Return the characters that one of two texts has that look the same."""
-    sides = []
-    for whose, own, other in (("the output", part, value), ("the expected text", value, part)):
-        odd = [each for each in dict.fromkeys(own) if each not in other and _is_odd(each)]
-        names = [f"U+{ord(each):04X} {unicodedata.name(each, '')}".strip() for each in odd]
-        if names:
-            sides.append(f"{whose} has {', '.join(names[:_NAMED])}")
-    return f"; looks alike, but {' and '.join(sides) or 'accents are encoded differently'}"
-
-
-def _is_odd(character: str) -> bool:
-    kind = unicodedata.category(character)
-    return (kind in ("Zs", "Cf") and character != " ") or kind == "Mn"
 
 
 class Contains(Check):
@@ -253,57 +180,45 @@ class EqualsKeys(TypedDict, total=False):
     value: Required[Any]
 
 
-class Regex(Check):
-    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
+class PatternCheck(Check):
+    """A check that searches for a pattern."""
 
-    An invalid pattern and a search that takes longer than the context allows are errors.
-    """
-
-    of_text: ClassVar[bool] = True
     expected_field: ClassVar[str] = "pattern"
 
     pattern: str
     flags: str = ""
     dialect: Literal["python", "ecmascript"] = "python"
 
-    def check(self, subject: Subject) -> Verdict:
-        """Search the output."""
-        return match_text(self, subject.output, subject.context.regex_timeout_s)
-
     def faults(self) -> Iterator[Fault]:
         """Yield that the dialect does not allow the pattern or its flags."""
-        return pattern_faults(self)
+        try:
+            compile_pattern(self.pattern, self.flags, self.dialect)
+        except PatternError as error:
+            field = "pattern"
+            if self.flags:
+                with suppress(PatternError):
+                    compile_pattern(self.pattern, "", self.dialect)
+                    field = "flags"
+            yield Fault((field,), str(error))
+
+    def match(self, text: str, timeout_s: float) -> Verdict:
+        """Return whether the pattern matches somewhere in the text."""
+        try:
+            pattern = compile_pattern(self.pattern, self.flags, self.dialect)
+            is_found = pattern.is_found_in(text, timeout_s)
+        except PatternError as error:
+            return broken(str(error))
+        return PASSED if is_found else failed(f"no match of {quote_pattern(self.pattern)}")
 
 
-class HasPattern(Protocol):
-    """What a search needs of a check."""
+class Regex(PatternCheck):
+    """`pattern`, in its `dialect` and with its `flags`, matches somewhere in the output.
 
-    @property
-    def pattern(self) -> str: ...  # noqa: D102 - fields
-    @property
-    def flags(self) -> str: ...  # noqa: D102 - fields
-    @property
-    def dialect(self) -> str: ...  # noqa: D102 - fields
+    An invalid pattern and a search that takes longer than the context allows are errors.
+    """
 
+    of_text: ClassVar[bool] = True
 
-def pattern_faults(check: HasPattern) -> Iterator[Fault]:
-    """Yield that the dialect does not allow a check's pattern, or not with its flags."""
-    try:
-        compile_pattern(check.pattern, check.flags, check.dialect)
-    except PatternError as error:
-        field = "pattern"
-        if check.flags:
-            with suppress(PatternError):
-                compile_pattern(check.pattern, "", check.dialect)
-                field = "flags"
-        yield Fault((field,), str(error))
-
-
-def match_text(check: HasPattern, text: str, timeout_s: float) -> Verdict:
-    """Return whether the pattern matches somewhere in the text, as a verdict."""
-    try:
-        pattern = compile_pattern(check.pattern, check.flags, check.dialect)
-        is_found = pattern.is_found_in(text, timeout_s)
-    except PatternError as error:
-        return broken(str(error))
-    return PASSED if is_found else failed(f"no match of {quote_pattern(check.pattern)}")
+    def check(self, subject: Subject) -> Verdict:
+        """Search the output."""
+        return self.match(subject.output, subject.context.regex_timeout_s)

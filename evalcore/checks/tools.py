@@ -18,7 +18,8 @@ from evalcore.checks.base import (
     by_aspects,
     passing_score,
 )
-from evalcore.checks.json import ABSENT, NotJsonError, parse, same_json, value_at
+from evalcore.checks.json import NotJsonError, parse
+from evalcore.jsonvalues import ABSENT, same_json, value_at
 from evalcore.judging.prompts import json_text as text_of_json
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
@@ -27,8 +28,8 @@ from evalcore.wording import Loc, json_text, quote, shorten
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
-_ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 _EXACT_SINCE: Final = 2  # of `model.suite.FILE_RULES`
+_ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 
 
 class ToolCall(NamedTuple):
@@ -232,7 +233,7 @@ def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> l
         for call_aspect in _call_aspects(
             item,
             calls[pairs[position]] if position in pairs else None,
-            _missing(expected, position, calls, "often enough"),
+            _missing(item, calls, "often enough"),
         )
     ]
 
@@ -290,7 +291,7 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> li
             at += 1
         call = calls[at] if at < columns else None
         column = column if call is None else at + 1
-        aspects.extend(_call_aspects(item, call, _missing(expected, row, calls, "in this order")))
+        aspects.extend(_call_aspects(item, call, _missing(item, calls, "in this order")))
     return aspects
 
 
@@ -300,23 +301,15 @@ def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[
     for position, item in enumerate(expected):
         call = calls[position] if position < len(calls) else None
         is_expected = call is not None and item.fits(call)
-        missing = _missing(expected, position, calls, f"as call {position + 1}")
+        missing = _missing(item, calls, f"as call {position + 1}")
         aspects.extend(_call_aspects(item, call if is_expected else None, missing))
     aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
     return aspects or [aspect("nothing was called", True)]
 
 
-def _missing(
-    expected: Sequence[ExpectedCall], position: int, calls: Sequence[ToolCall], how: str
-) -> str:
+def _missing(item: ExpectedCall, calls: Sequence[ToolCall], how: str) -> str:
     """Return what an expected call lacks that no call stands for; `how` it should be called."""
-    item = expected[position]
-    earlier = sum(each.text == item.text for each in expected[:position])
-    fitting = sum(item.fits(call) for call in calls)
-    if fitting and fitting <= earlier:
-        times = dict(enumerate(("second", "third", "fourth"), 1)).get(earlier, f"{earlier + 1}th")
-        return f"{item.text} is not called a {times} time"
-    if fitting:
+    if any(item.fits(call) for call in calls):
         return f"{item.text} is not called {how}"
     if any(call.name == item.tool for call in calls):
         return f"{item.text} is called with other arguments"

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 
 import click
 
-from evalcore.annotations.queue import AnnotationQueue, awaiting
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, awaiting
 from evalcore.cli.options import chosen_store, store_option
 from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text

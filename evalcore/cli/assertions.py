@@ -16,7 +16,7 @@ from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
 from evalcore.cli.reserved_output import reserved_stdout
 from evalcore.errors import LoadError, UsageError
-from evalcore.formats.assertions import FORMATS, read_single
+from evalcore.formats.single_assertions import FORMATS, read_single
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult

@@ -11,7 +11,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, store_option, verbose_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import ExitCode
-from evalcore.model.gate import GateOutcome
+from evalcore.model.run import GateOutcome
 from evalcore.model.summary import Difference, VariantComparison
 from evalcore.pipeline.compare import ComparedRuns, compare_runs
 from evalcore.report.comparison import variant_measures

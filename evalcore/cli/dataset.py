@@ -151,7 +151,7 @@ def show_command(
 @json_option
 def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> None:
     """Show which cases were added, removed, changed from one version to another."""
-    from evalcore.datasets.differences import compare_versions
+    from evalcore.datasets.committing import compare_versions
     from evalcore.datasets.reference import parse_reference
     from evalcore.datasets.versions import find_version
 
@@ -174,8 +174,8 @@ def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> 
 @store_option
 def drop_command(reference: str, yes: bool, store: str | None) -> None:
     """Drop a version, or the dataset with all versions and pending captures."""
+    from evalcore.datasets.committing import drop
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.removal import drop
     from evalcore.datasets.versions import find_version, read_dataset
 
     opened = chosen_store(store)
@@ -203,8 +203,8 @@ def drop_command(reference: str, yes: bool, store: str | None) -> None:
 @store_option
 def pin_command(reference: str, release: bool, store: str | None) -> None:
     """Let `latest` mean a version, however many follow; it cannot be dropped meanwhile."""
+    from evalcore.datasets.committing import pin
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.removal import pin
     from evalcore.datasets.versions import find_version
 
     opened = chosen_store(store)

@@ -18,7 +18,7 @@ from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.datasets.clusters import Cluster
+    from evalcore.datasets.dataset_catalogue import Cluster
     from evalcore.datasets.pending import PendingCapture
     from evalcore.datasets.promotion import Acceptance, Promoted
 
@@ -89,7 +89,7 @@ def _template(flags: dict[str, Any]) -> dict[str, Any]:
     path = flags.pop("assertions")
     if path is None:
         return flags
-    from evalcore.formats.assertions import read_assertions
+    from evalcore.formats.single_assertions import read_assertions
 
     return {**flags, "assertions": read_assertions(path)}
 
@@ -113,7 +113,7 @@ def _review_pending(
     """Ask about each capture; what was decided is written also if the review is broken off."""
     import sys
 
-    from evalcore.datasets.clusters import cluster_captures
+    from evalcore.datasets.dataset_catalogue import cluster_captures
     from evalcore.datasets.promotion import promote, refuse
 
     if not sys.stdin.isatty():
@@ -230,7 +230,7 @@ def _edited(
 
 def _with_assertion(acceptance: Acceptance) -> Acceptance:
     """Ask for an assertion as `type: value`, or as JSON."""
-    from evalcore.formats.assertions import check_assertion
+    from evalcore.formats.single_assertions import check_assertion
     from evalcore.problems import Problems
 
     text = click.prompt("assertion, such as contains: refund").strip()

@@ -17,8 +17,7 @@ from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.includes import ScriptDocument, read_script_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import is_script, load_suite
-from evalcore.model.quarantine import QUARANTINE_FILE
-from evalcore.model.suite import Format, Suite, SuiteDefinition
+from evalcore.model.suite import QUARANTINE_FILE, Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import missing_file

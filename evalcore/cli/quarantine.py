@@ -14,7 +14,7 @@ import orjson
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.showing import one_line
 from evalcore.errors import UsageError
-from evalcore.model.quarantine import QUARANTINE_FILE, READY_AFTER_RUNS, QuarantineEntry
+from evalcore.model.suite import QUARANTINE_FILE, READY_AFTER_RUNS, QuarantineEntry
 from evalcore.report.document import on_one_line
 
 if TYPE_CHECKING:

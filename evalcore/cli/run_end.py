@@ -6,6 +6,7 @@ Not imported before the run is executed: what executes does not wait for what re
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from datetime import UTC, datetime
 
 import click
 
@@ -16,7 +17,7 @@ from evalcore.cli.run_options import RunOptions
 from evalcore.cli.scripts import is_script_run, print_scores, read_scores, tell_beside
 from evalcore.cli.showing import one_line, print_terminal, store_reports
 from evalcore.errors import EvalError
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.pipeline.finish import RunView, finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
@@ -34,7 +35,7 @@ def end_run(
 
     `append` says that a run was shown before it.
     """
-    now = options.clock.now()
+    now = datetime.now(UTC)
     decide = DecideOptions(execute.imports, execute.objects, execute.isolation)
     with ExitStack() as stack:
         with reserved_stdout():  # custom gates are called

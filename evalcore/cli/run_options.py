@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,6 @@ from evalcore.cli.showing import one_line
 from evalcore.execution.stopper import Stopper
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import Mode
-from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.trust.imports import ImportPolicy
@@ -28,8 +27,7 @@ if TYPE_CHECKING:
 class RunOptions:
     """How runs are executed and shown. `observe` is called with each run that has ended.
 
-    `runner` is Prefect's, which asks for plans for `planned_workers` processes. `clock` says when a
-    run begins and ends.
+    `runner` is Prefect's, which asks for plans for `planned_workers` processes.
     """
 
     as_json: bool
@@ -47,7 +45,6 @@ class RunOptions:
     detail: bool = False
     isolation: str | None = None
     observe: Callable[[RunView], None] | None = None
-    clock: SteadyClock = field(default_factory=SteadyClock)
 
     def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
         """Return what may be imported: below the roots, and what the caller and settings allow."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,8 @@ from evalcore.cli.stopping import SignalStopper
 from evalcore.errors import ExitCode, UsageError, resumable
 from evalcore.gates.decide import exit_code
 from evalcore.model.evidence import NOTHING
-from evalcore.model.gate import Decision
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import State
+from evalcore.model.run import Decision, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
@@ -124,7 +124,7 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
         find_runner("prefect").connect()
     decisions: list[Decision] = []
     for suite in suites:
-        planned = plan_run(suite, store, options.plan, now=options.clock.now())
+        planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
         folder = Path(suite.definition.source.folder)
         before = len(decisions) > 0
         policy = options.policy((folder, Path.cwd()))
@@ -215,7 +215,7 @@ def _execute(
     if stopper.stopped:
         from evalcore.pipeline.states import cancel_run
 
-        if cancel_run(run, now=options.clock.now()).state is not State.COMPLETED:
+        if cancel_run(run, now=datetime.now(UTC)).state is not State.COMPLETED:
             click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
             return None
     from evalcore.cli.run_end import end_run

@@ -18,8 +18,7 @@ from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
 from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
 from evalcore.gates.decide import exit_code
-from evalcore.model.gate import Decision
-from evalcore.model.run import State
+from evalcore.model.run import Decision, State
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line

@@ -11,7 +11,7 @@ import click
 from evalcore.cli.showing import one_line, print_terminal
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.formats.includes import find_script, read_script_document
-from evalcore.model.gate import GateOutcome
+from evalcore.model.run import GateOutcome
 from evalcore.model.suite import Format, Suite
 from evalcore.wording import Loc, counted, path_text
 

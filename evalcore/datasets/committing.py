@@ -1,28 +1,26 @@
-"""A new version of a dataset: cases added or replaced, written so that nothing is lost.
-
-The cases are written first, the version's record last and only if its number is free: a process
-that dies leaves the earlier versions as they are, and of two at once the second begins again on
-top of the first one's version.
-"""
+"""New versions of a dataset, what they change, and versions that are dropped or pinned."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.datasets.case_lines import PartWriter, encode_case, part_lines
+from evalcore.datasets.case_lines import PartWriter, encode_case, part_lines, version_lines
 from evalcore.datasets.versions import (
     DatasetVersion,
     StoredDataset,
+    parse_pin,
     read_dataset,
     write_record,
 )
-from evalcore.errors import RunConflictError
-from evalcore.storage.store import ObjectStore
+from evalcore.errors import RunConflictError, UsageError
+from evalcore.storage.layout import DatasetKeys, suite_key
+from evalcore.storage.store import ObjectStore, swap
 
 _ATTEMPTS: Final = 50
 Case = Mapping[str, Any]
@@ -81,19 +79,18 @@ def _try(store: ObjectStore, dataset: StoredDataset, change: DatasetChange) -> C
     """Return what was done; None if another process took the number."""
     lines = dict(change.lines)
     writer = PartWriter(store, dataset.keys, dataset.next_number)
-    replaced = removed = unchanged = 0
-    for part, existing in _newest_parts(store, dataset):
-        ids = [orjson.loads(line)["id"] for line in existing] if lines or change.removed else []
-        current, changes = _merged(existing, ids, lines, change)
-        replaced += changes.replaced
-        removed += changes.removed
-        unchanged += changes.unchanged
+    counts: Counter[str] = Counter()
+    for part in () if dataset.newest is None else dataset.newest.parts:
+        existing = part_lines(store, part)
+        current = existing
+        if lines or change.removed:
+            current = list(_merged(existing, lines, change, counts))
         if current == existing:
             writer.keep(part, existing)
         else:
             writer.add(current)
-    if not (lines or replaced or removed or change.captures):
-        return Committed(None, unchanged=unchanged)
+    if not (lines or counts["replaced"] or counts["removed"] or change.captures):
+        return Committed(None, unchanged=counts["unchanged"])
     added = len(lines)
     writer.add(lines.values())
     parts, sha256 = writer.finish()
@@ -109,38 +106,139 @@ def _try(store: ObjectStore, dataset: StoredDataset, change: DatasetChange) -> C
     )
     if not write_record(store, record):
         return None
-    return Committed(record, added, replaced, unchanged)
-
-
-class _Changes(NamedTuple):
-    replaced: int
-    removed: int
-    unchanged: int
+    return Committed(record, added, counts["replaced"], counts["unchanged"])
 
 
 def _merged(
-    existing: list[bytes], ids: list[str], lines: dict[str, bytes], change: DatasetChange
-) -> tuple[list[bytes], _Changes]:
-    """Return a part's lines with the changes; those of `lines` that are used leave it."""
-    current: list[bytes] = []
-    replaced = removed = unchanged = 0
-    for position, line in enumerate(existing):
-        identity = ids[position] if ids else ""
+    existing: list[bytes], lines: dict[str, bytes], change: DatasetChange, counts: Counter[str]
+) -> Iterator[bytes]:
+    """Yield a part's lines with the changes; those of `lines` that are used leave it."""
+    for line in existing:
+        identity = orjson.loads(line)["id"]
         if identity in change.removed:
-            removed += 1
+            counts["removed"] += 1
             continue
-        changed = lines.pop(identity, None) if ids else None
-        if changed is not None and identity in change.unchanging:
-            changed = line
-        if changed is not None and changed != line:
-            replaced += 1
-        elif changed is not None:
-            unchanged += 1
-        current.append(line if changed is None else changed)
-    return current, _Changes(replaced, removed, unchanged)
+        changed = lines.pop(identity, None)
+        if changed is None:
+            yield line
+        elif changed == line or identity in change.unchanging:
+            counts["unchanged"] += 1
+            yield line
+        else:
+            counts["replaced"] += 1
+            yield changed
 
 
-def _newest_parts(store: ObjectStore, dataset: StoredDataset) -> Iterator[tuple[Any, list[bytes]]]:
-    if dataset.newest is not None:
-        for part in dataset.newest.parts:
-            yield part, part_lines(store, part)
+_NO_CASES: Final = ""
+
+
+def drop(store: ObjectStore, name: str, version: int | None = None) -> tuple[int, ...]:
+    """Drop a version, or with None the dataset with its captures; return the versions dropped.
+
+    A record says so first, so that no later version builds on it; then the cases that no other
+    version has are deleted. Dropping again deletes what an interrupted drop has left. Numbers are
+    never used again, and captures that were decided on never wait again.
+    """
+    for _ in range(_ATTEMPTS):
+        dataset = read_dataset(store, name)
+        numbers = _numbers(dataset, version)
+        if not numbers or _record_drop(store, dataset, numbers):
+            break
+    else:
+        raise RunConflictError(f"dataset '{name}' is changed all the time; nothing was dropped")
+    dataset = read_dataset(store, name)
+    if version is None:
+        for prefix in (dataset.keys.pending_prefix,):
+            for info in list(store.list(prefix)):
+                store.delete(info.key)
+        store.delete(dataset.keys.pin)
+    _delete_cases(store, dataset)
+    return numbers
+
+
+def pin(store: ObjectStore, name: str, version: int | None) -> int | None:
+    """Let `latest` mean a version, with None the newest again; return what it meant before."""
+    keys = DatasetKeys(suite_key(name))
+    before: int | None = None
+
+    def moved(data: bytes | None) -> bytes:
+        nonlocal before
+        if version is not None:
+            read_dataset(store, name).find(version)
+        before = None if data is None else parse_pin(data, keys.pin)
+        return orjson.dumps({"schema": 1, "version": version})
+
+    swap(store, keys.pin, moved, label=f"the pin of dataset '{name}'")
+    return before
+
+
+def _numbers(dataset: StoredDataset, version: int | None) -> tuple[int, ...]:
+    if version is None:
+        return tuple(each.version for each in dataset.versions)
+    if any(version in record.drops for record in dataset.records):
+        return ()
+    dataset.find(version)
+    if dataset.pinned == version:
+        raise UsageError(
+            f"'latest' of dataset '{dataset.name}' is pinned to version {version}; release it "
+            f"first: evalcore dataset pin {dataset.name} --release"
+        )
+    return (version,)
+
+
+def _record_drop(store: ObjectStore, dataset: StoredDataset, numbers: tuple[int, ...]) -> bool:
+    record = DatasetVersion(
+        dataset=dataset.name,
+        version=dataset.next_number,
+        sha256=_NO_CASES,
+        cases=0,
+        created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        origin="drop",
+        drops=numbers,
+    )
+    return write_record(store, record)
+
+
+def _delete_cases(store: ObjectStore, dataset: StoredDataset) -> None:
+    """Delete the cases in folders of dropped versions that no other version names."""
+    used = {part.key for version in dataset.versions for part in version.parts}
+    dropped = {number for record in dataset.records for number in record.drops}
+    for number in sorted(dropped):
+        for info in list(store.list(dataset.keys.version_folder(number))):
+            if info.key.endswith(".jsonl.zst") and info.key not in used:
+                store.delete(info.key)
+
+
+class DatasetDifference(NamedTuple):
+    """Ids of cases that the later version has added, removed, changed, in its order."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+
+
+def compare_versions(
+    store: ObjectStore, earlier: DatasetVersion, later: DatasetVersion
+) -> DatasetDifference:
+    """Return what the later version changes.
+
+    Parts that both versions share are not read. Of the others, the ids and hashes of the cases are
+    in memory.
+    """
+    shared = {part.key for part in earlier.parts} & {part.key for part in later.parts}
+    before = _cases(store, earlier, shared)
+    after = _cases(store, later, shared)
+    return DatasetDifference(
+        added=tuple(identity for identity in after if identity not in before),
+        removed=tuple(identity for identity in before if identity not in after),
+        changed=tuple(
+            identity
+            for identity, digest in after.items()
+            if identity in before and before[identity] != digest
+        ),
+    )
+
+
+def _cases(store: ObjectStore, version: DatasetVersion, shared: set[str]) -> dict[str, int]:
+    own = replace(version, parts=tuple(part for part in version.parts if part.key not in shared))
+    return {str(orjson.loads(line)["id"]): hash(line) for line in version_lines(store, own)}

@@ -25,7 +25,7 @@ from evalcore.model.exchange import (
     SkippedError,
     cut_of,
 )
-from evalcore.model.tolerance import ROUNDING, reaches
+from evalcore.model.scoring import ROUNDING, reaches
 
 # A call without a bound of its own gets this much until answers show what they need.
 FIRST_SHARE_TOKENS = 4_096

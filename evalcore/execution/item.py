@@ -626,16 +626,7 @@ class ItemGrading:
         if running.calls is not None:
             running.timer = None
             context = self._asking(running, running.complete())
-        return await score_evidence(
-            self._suite.scorers,
-            evidence,
-            running.item.case,
-            imports=context.imports,
-            objects=context.objects,
-            judges=context.judges,
-            workers=self._inputs.workers,
-            thread=context.thread,
-        )
+        return await score_evidence(self._suite.scorers, evidence, running.item.case, context)
 
     def block_check(self, running: RunningItem, complete: Complete) -> BlockCheck:
         """Return what grades the output of a block while the target of a running item runs."""

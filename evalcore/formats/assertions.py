@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Required
+from typing import Annotated, Any, Final, Required
 
 from pydantic import Field, ValidationError, with_config
 
@@ -20,7 +20,7 @@ from evalcore.checks.base import STRICT, AssertionValueError
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
 from evalcore.checks.registry import ANY, AWAITED, Dialect
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.documents import Document, Renames, as_json, parse_document, read_document
+from evalcore.formats.documents import Renames
 from evalcore.formats.graders import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
@@ -29,20 +29,15 @@ from evalcore.formats.graders import (
     ProgramAssertion,
     find_plugin,
     is_include,
-    program_assertions,
 )
-from evalcore.formats.sources import forbidden_parts
 from evalcore.formats.warnings import CaseWarnings, examine_assertion, note_empty
+from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import PRIMARY_PATH, ROOTS, PathSyntaxError, parse_path
-from evalcore.model.suite import Format
+from evalcore.model.evidence import PRIMARY_PATH, ROOTS, parse_path
 from evalcore.problems import Problems
 from evalcore.shapes import CUSTOM_TYPE, adapter
 from evalcore.trust.secrets import escaped
 from evalcore.wording import Loc, describe, suggest, suggest_assertion
-
-if TYPE_CHECKING:
-    from evalcore.checks.saved_eval import EvalAssertion
 
 DEFAULT_REQUIRED: Final = 0.8
 MAX_SHARED_ASSERTIONS: Final = 1_000
@@ -224,10 +219,10 @@ class AssertionReader:
                 written["config"] = escaped(written["config"])
             inner = self.read(written, loc, problems, label)
             return None if inner is None else inner._replace(type=name)
-        if isinstance(name, str) and dialect is _WORKFLOW and _bare(name).startswith(_CUSTOM):
+        if isinstance(name, str) and dialect is _WORKFLOW and bare_type(name).startswith(_CUSTOM):
             return self._read(None, raw, loc, problems, label, block)
         more = self._programs if dialect is _TEST else (f"{_CUSTOM}<id>",)
-        message = _type_mistake(raw, [*_spellings(dialect), *more])
+        message = type_mistake(raw, [*_spellings(dialect), *more])
         problems.add((*loc, "type"), message, label=label)
         return None
 
@@ -279,7 +274,7 @@ class AssertionReader:
         fields = raw if kind is not None and kind.dialect is _SUITE else written
         required = None
         if kind is None:
-            bare, config = _bare(written["type"]), written.get("config") or {}
+            bare, config = bare_type(written["type"]), written.get("config") or {}
             plugin, folder = bare.removeprefix(_CUSTOM), self._graders.folder
             check, params = "custom", find_plugin(plugin, config, folder, loc, problems)
         else:
@@ -328,7 +323,7 @@ class AssertionReader:
     ) -> Assertion | None:
         before, kind, path = problems.count, raw.get("type"), raw.get("path")
         self._check_path(path, loc, problems)
-        bare = _bare(kind) if isinstance(kind, str) else ""
+        bare = bare_type(kind) if isinstance(kind, str) else ""
         own = assertion_types(_SUITE).get(bare)
         if own is not None:
             assertion = self._read(own, dict(raw), loc, problems)
@@ -351,7 +346,7 @@ class AssertionReader:
             assertion = self.read(rest, loc, problems, dialect=_TEST)
         else:
             types = {*assertion_types(_SUITE), *assertion_types(_WORKFLOW), *_SHARED_TYPES}
-            problems.add((*loc, "type"), _type_mistake(raw, [*types, f"{_CUSTOM}<id>"]))
+            problems.add((*loc, "type"), type_mistake(raw, [*types, f"{_CUSTOM}<id>"]))
             return None
         if assertion is None or problems.count > before:
             return None
@@ -371,7 +366,8 @@ class AssertionReader:
                 self.path_warnings.append(text)
 
 
-def _bare(name: str) -> str:
+def bare_type(name: str) -> str:
+    """Return a type without `not-`."""
     return name.removeprefix("not-")
 
 
@@ -379,7 +375,8 @@ def _is_negated(spelling: str) -> bool:
     return spelling.startswith(("not-", "not_"))
 
 
-def _type_mistake(raw: Mapping[str, Any], types: Sequence[str]) -> str:
+def type_mistake(raw: Mapping[str, Any], types: Sequence[str]) -> str:
+    """Return what is wrong with the type of an assertion that is none of `types`."""
     if "type" not in raw:
         keys = (key for key in raw if key in types and not _is_negated(key))
         key = next(keys, None)
@@ -449,114 +446,3 @@ def _at_path(assertion: Assertion, path: str | None) -> Assertion:
         params["negated"] = True
     check = "at-path-later" if assertion.check in AWAITED else "at-path"
     return assertion._replace(check=check, params=params, transform=None)
-
-
-FORMATS: Final = {
-    Format.WORKFLOW_HARNESS: Dialect.WORKFLOW,
-    Format.TEST_FILE: Dialect.TEST,
-    Format.SUITE: Dialect.SUITE,
-    Format.WORKFLOW_EVALS: None,
-}
-
-
-def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
-    """Return an assertion on its own; raise `LoadError` where the format's loader would."""
-    if format_ not in FORMATS:
-        names = ", ".join(FORMATS)
-        raise UsageError(f"no single assertions of format '{format_}'; formats: {names}")
-    problems = Problems("assertion", lambda _: None)
-    dialect = FORMATS[Format(format_)]
-    if dialect is None:
-        assertion = _read_condition(raw, problems)
-    else:
-        programs = program_assertions(folder) if dialect is Dialect.TEST else None
-        reader = AssertionReader(Graders(folder), dialect, programs=programs)
-        assertion = reader.read(raw, (), problems)
-    problems.raise_if_any()
-    if assertion is None:
-        raise LoadError(())
-    return assertion
-
-
-def _read_condition(raw: Any, problems: Problems) -> Assertion | None:
-    """Return the assertion of a saved eval; one that can never be met is blocked when evaluated."""
-    from evalcore.checks.saved_eval import EvalAssertion
-
-    try:
-        return condition_check(adapter(EvalAssertion).validate_python(raw))
-    except ValidationError as error:
-        problems.add_invalid(error, raw, EvalAssertion)
-        return None
-
-
-def condition_check(assertion: EvalAssertion) -> Assertion:
-    """Return the assertion of a saved eval as a case holds it."""
-    return Assertion(
-        type=assertion.condition.kind,
-        check="condition",
-        name=assertion.label or assertion.condition.kind,
-        params=assertion.model_dump(mode="json", by_alias=True),
-    )
-
-
-def read_assertions(path: Path) -> list[dict[str, Any]]:
-    """Return the assertions for a dataset's cases, of a file: a list, or under `assertions`.
-
-    Raises `LoadError` with every mistake and its line: what neither test files nor suites accept,
-    and what may not stand in a row of data.
-    """
-    return _checked_list(read_document(path, str(path)))
-
-
-def parse_assertions(text: str, name: str) -> list[dict[str, Any]]:
-    """Return the assertions of a text in YAML or JSON; raise `LoadError` as `read_assertions`.
-
-    `name` stands for the file in messages.
-    """
-    return _checked_list(parse_document(text.encode("utf-8", "replace"), name, is_json=False))
-
-
-def _checked_list(document: Document) -> list[dict[str, Any]]:
-    problems = Problems(document.file, document.locate)
-    raw: Any = document.value
-    loc: Loc = ()
-    if isinstance(raw, Mapping) and "assertions" in raw:
-        raw, loc = raw["assertions"], ("assertions",)
-    if not isinstance(raw, list) or not raw:
-        problems.add(loc, f"expected a list of assertions, got {describe(raw)}")
-        problems.raise_if_any()
-    for index, assertion in enumerate(raw):
-        check_assertion(assertion, (*loc, index), problems)
-    problems.raise_if_any()
-    assertions: list[dict[str, Any]] = as_json(raw)
-    return assertions
-
-
-def check_assertion(assertion: Any, loc: Loc, problems: Problems) -> None:
-    """Note what is wrong with an assertion of a case in a dataset."""
-    if not isinstance(assertion, dict) or not isinstance(assertion.get("type"), str):
-        problems.add(loc, f"expected a mapping with 'type', got {describe(assertion)}")
-        return
-    before = problems.count
-    for inner, message in forbidden_parts({"assertions": [assertion]}):
-        problems.add((*loc, *inner[2:]), message)
-    if problems.count > before:
-        return
-    types = {**assertion_types(_SUITE), **assertion_types(_TEST)}
-    kind = assertion["type"]
-    bare = kind if kind in types else _bare(kind)
-    if bare not in types:
-        problems.add((*loc, "type"), _type_mistake(assertion, list(types)))
-        return
-    refusals: list[LoadError] = []
-    for format_, dialect in ((Format.TEST_FILE, _TEST), (Format.SUITE, _SUITE)):
-        if bare not in assertion_types(dialect):
-            continue
-        try:
-            read_single(format_, as_json(assertion), Path())
-        except LoadError as error:
-            refusals.append(error)
-        else:
-            return
-    for problem in refusals[0].problems:
-        problems.add(loc, f"{problem.path}: {problem.message}" if problem.path else problem.message)

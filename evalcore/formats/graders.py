@@ -392,15 +392,9 @@ def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
     """Return what makes the params no JSON Schema, None if they are one."""
     if schema is None:
         return None
-    from evalcore.checks.json import has_keywords, schema_faults
+    from evalcore.checks.json import schema_faults
 
-    if schema and not has_keywords(schema):
-        name = next(iter(schema))
-        return (
-            f"'{name}' is no keyword of JSON Schema; declare a parameter as "
-            f"{{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
-        )
-    return next((fault.message for fault in schema_faults(schema) if not fault.is_warning), None)
+    return next((fault.message for fault in schema_faults(schema) if schema), None)
 
 
 def _source(folder: Path, name: str) -> Path | None:

@@ -11,7 +11,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.rows import NO_TEST
 from evalcore.formats.sources import file_tests
 from evalcore.model.evidence import NOTHING
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.problems import Problems, raise_all
 from evalcore.wording import Loc, describe
 

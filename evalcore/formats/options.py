@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from evalcore.errors import LoadError, NoCaseLeftError, Problem, UsageError
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import FILE_RULES, SuiteDefinition
 from evalcore.settings import Settings
 from evalcore.wording import is_unicode, suggest

@@ -20,8 +20,7 @@ from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import decode, parse_document, read_bytes, read_document
-from evalcore.model.quarantine import QUARANTINE_FILE, QuarantineEntry
-from evalcore.model.suite import Suite
+from evalcore.model.suite import QUARANTINE_FILE, QuarantineEntry, Suite
 from evalcore.problems import Problems
 from evalcore.shapes import adapter
 from evalcore.wording import describe, did_you_mean

@@ -110,7 +110,7 @@ FORMATS: Mapping[Format, FormatRow] = {
         "Script suite",
     ),
     Format.SUITE: FormatRow(
-        "evalcore.formats.suite_file.loader",
+        "evalcore.formats.suite_file",
         "load_suite_file",
         lambda raw: "cases" in raw and "flow" in raw,
         "suite_file_schema",

@@ -10,34 +10,36 @@ import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.conditions import Condition
-from evalcore.checks.saved_eval import (
+from evalcore.checks.conditions import (
     BLOCK_ERROR,
     HANDLE_OUTPUTS,
     AssertionTarget,
+    Condition,
     EvalAssertion,
     Handle,
 )
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.assertions import condition_check
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_workflow_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.section import (
-    STRICT,
-    EvalcoreSection,
+from evalcore.formats.questions import (
     QuestionKeys,
-    SectionReader,
-    UniqueIds,
-    check_required_cases,
     only_read,
     own_questions,
     read_question,
-    suite_name,
     without_section,
 )
+from evalcore.formats.section import (
+    STRICT,
+    EvalcoreSection,
+    SectionReader,
+    UniqueIds,
+    check_required_cases,
+    suite_name,
+)
+from evalcore.formats.single_assertions import condition_check
 from evalcore.formats.warnings import CaseWarnings, examine_condition
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion

@@ -22,19 +22,21 @@ from evalcore.formats.includes import (
     read_script_document,
 )
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.section import (
-    STRICT,
-    EvalcoreSection,
+from evalcore.formats.questions import (
     QuestionKeys,
-    SectionReader,
-    check_required_cases,
-    in_evalcore,
     only_read,
     own_questions,
     read_question,
+    without_section,
+)
+from evalcore.formats.section import (
+    STRICT,
+    EvalcoreSection,
+    SectionReader,
+    check_required_cases,
+    in_evalcore,
     suite_name,
     threshold_of,
-    without_section,
 )
 from evalcore.formats.variables import variables_for
 from evalcore.gates.builtin import PassRate

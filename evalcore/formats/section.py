@@ -9,18 +9,14 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import AssertionValueError
-from evalcore.checks.human import Human, HumanKeys
 from evalcore.formats.documents import as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
 from evalcore.gates.registry import GATES, gate_schema, parse_gate
 from evalcore.model.annotation import AfterDeadline, AnnotationPolicy
-from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import LARGEST
-from evalcore.model.gate import GateSpec
 from evalcore.model.iterations import Iterations, parse_iterations
-from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, NotifyOn, NotifyPolicy
+from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, GateSpec, NotifyOn, NotifyPolicy
 from evalcore.model.suite import (
     ErrorPolicy,
     EvidencePolicy,
@@ -214,75 +210,6 @@ class UniqueIds:
         line = position if collector.cheap else collector.locate(position)
         other = "" if collector.file == problems.file else f" of {collector.file}"
         return f" (first at line {line}{other})" if line else other and f" (first{other})"
-
-
-CHECK = "human"
-SECTION: Final = "evalcore"
-
-ReadQuestions = Callable[[Sequence[Mapping[str, Any]], Loc, Problems], tuple[Assertion, ...]]
-"""Returns the questions of a list `human` at a place of the file; notes its mistakes."""
-
-
-class QuestionKeys(HumanKeys, total=False):
-    """The keys of a question; each format adds what says which value people judge."""
-
-    name: Text
-    weight: Weight
-
-
-def read_question(
-    written: Mapping[str, Any],
-    loc: Loc,
-    problems: Problems,
-    judged: Mapping[str, Any],
-    *,
-    weight: float = 1.0,
-    required: bool = False,
-) -> Assertion | None:
-    """Return the assertion of a question that has the right shape; None, noted, if it is wrong.
-
-    `judged` are the fields of the check that say what people judge. `weight` and `required` hold
-    where the question does not say them.
-    """
-    try:
-        fields = Human.stored_fields(written)
-    except AssertionValueError as error:
-        problems.add((*loc, *error.loc), str(error))
-        return None
-    return Assertion(
-        type=CHECK,
-        check=CHECK,
-        name=written.get("name", CHECK),
-        params={**fields, **judged},
-        weight=float(written.get("weight", weight)),
-        required=Human.required_score({"required": required, **written}),
-    )
-
-
-def without_section(written: Any) -> Any:
-    """Return a case of a file without its section `evalcore:`."""
-    if not isinstance(written, Mapping) or SECTION not in written:
-        return written
-    return {key: value for key, value in written.items() if key != SECTION}
-
-
-def own_questions(
-    written: Any, shape: Any, loc: Loc, problems: Problems, read: ReadQuestions
-) -> tuple[Assertion, ...]:
-    """Return the questions in the section `evalcore:` of a case; mistakes are noted.
-
-    `shape` is that of the section.
-    """
-    if not isinstance(written, Mapping) or SECTION not in written:
-        return ()
-    loc = (*loc, SECTION)
-    section = problems.sound_part(written[SECTION], shape, loc)
-    return read(section.get("human", ()), (*loc, "human"), problems)
-
-
-def only_read(questions: Sequence[Assertion | None]) -> tuple[Assertion, ...]:
-    """Return the questions without those whose mistakes are noted."""
-    return tuple(question for question in questions if question is not None)
 
 
 _MAX_LISTED = 20

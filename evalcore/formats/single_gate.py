@@ -17,10 +17,10 @@ from pydantic import (
 
 from evalcore.gates.registry import parse_gate
 from evalcore.model.evidence import LARGEST
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import ErrorPolicy
 from evalcore.model.summary import Tolerances
-from evalcore.model.tolerance import reaches
 from evalcore.problems import Problems
 from evalcore.shapes import (
     Declared,

@@ -34,7 +34,7 @@ _OF_PROGRAMS: Final = frozenset({"command", "script", "config"})
 _OF_GRADERS: Final = frozenset(
     {
         *("type", "name", "weight", "negate", "required", "min_score", "flags", "threshold"),
-        *("cwd", "env", "timeout", "timeout_ms", "memory_mb", "output_as", "target", "aggregator"),
+        *("cwd", "env", "timeout", "timeout_ms", "memory_mb", "target", "aggregator"),
     }
 )
 

@@ -208,8 +208,8 @@ class ReferenceFields:
         """Note the fields that the case's expected output has."""
         if not self._missing:
             return
-        from evalcore.checks.fields import expected_object
-        from evalcore.checks.json import ABSENT, value_at
+        from evalcore.checks.json import expected_object
+        from evalcore.jsonvalues import ABSENT, value_at
 
         expected = expected_object(case.expected_output)
         present = {path for path in self._missing if value_at(expected, path) is not ABSENT}

@@ -11,10 +11,9 @@ import orjson
 from pydantic import Field
 
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.sample import Sample
-from evalcore.model.summary import Summary
-from evalcore.model.tolerance import is_below, reaches
+from evalcore.model.run import GateOutcome, GateResult
+from evalcore.model.scoring import is_below, reaches
+from evalcore.model.summary import Sample, Summary
 from evalcore.shapes import FUNCTION, REQUIRED, NonEmpty, OrAbsent, Share, Text, Weight, written_as
 from evalcore.wording import counted
 
@@ -56,7 +55,7 @@ class ScoreAtLeast(Gate, example="0.8", outcomes=True):
         return SequentialRule(CaseValue.SCORE, self.threshold)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        missing = None if policy.partial_scores else _without_score(summary, policy)
+        missing = _without_score(summary, policy)
         if summary.score is None:
             message = "no case has a score"
             if missing is None or not policy.iterations_of_score:

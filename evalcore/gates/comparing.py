@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Name
 from pydantic import Field
 
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, number, unmeasured_items
-from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.run import GateOutcome, GateResult
+from evalcore.model.scoring import is_below, reaches
 from evalcore.model.summary import (
     CLOCK_NOISE_MS,
     HARD_KINDS,
@@ -20,7 +21,6 @@ from evalcore.model.summary import (
     Summary,
     VariantComparison,
 )
-from evalcore.model.tolerance import is_below, reaches
 from evalcore.shapes import Level, Share
 from evalcore.statistics.intervals import (
     DIFFERENCES,

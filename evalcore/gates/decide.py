@@ -9,7 +9,7 @@ from evalcore.errors import ExitCode
 from evalcore.gates.builtin import CustomGate, Errors, GateFunctions
 from evalcore.gates.gate import Gate, unmeasured_items
 from evalcore.gates.registry import restore_gate
-from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.run import Decision, GateOutcome, GateResult
 from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.wording import counted

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar, dataclass_transform
 
-from evalcore.model.gate import GateOutcome, GateResult, GateSpec
+from evalcore.model.run import GateOutcome, GateResult, GateSpec
 from evalcore.model.summary import Counts, Summary
 from evalcore.shapes import parameter_values, restore, snake_case
 from evalcore.wording import counted

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from evalcore.gates.comparing import GateVerdict, MarginGate, PairedSample, joined
 from evalcore.gates.gate import CaseValue, Gate, SequentialRule, compared, number
-from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.sample import Sample, UnitSums
-from evalcore.model.summary import Summary
-from evalcore.model.tolerance import reaches
+from evalcore.model.run import GateOutcome, GateResult
+from evalcore.model.scoring import reaches
+from evalcore.model.summary import Sample, Summary, UnitSums
 from evalcore.shapes import Count, Share, Weight
 from evalcore.statistics.intervals import moments_of_units
 from evalcore.wording import counted

@@ -10,7 +10,7 @@ from typing import Any, Final
 from evalcore.errors import UsageError
 from evalcore.gates import table
 from evalcore.gates.gate import Gate
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.shapes import (
     ParameterError,
     adapter,

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule
-from evalcore.model.gate import GateOutcome
-from evalcore.model.tolerance import reaches
+from evalcore.model.run import GateOutcome
+from evalcore.model.scoring import reaches
 from evalcore.statistics.sequential import MeanTest, RoundMeanTest, mcnemar_e_value
 
 

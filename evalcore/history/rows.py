@@ -20,10 +20,9 @@ from evalcore.gates.registry import GATES as GATES_BY_NAME
 from evalcore.history.columns import REVISION, TABLES
 from evalcore.history.files import FILE_OPTIONS, quoted
 from evalcore.history.fingerprints import run_fingerprints
-from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
-from evalcore.model.sample import NO_SAMPLE, Sample
-from evalcore.model.summary import Counts
+from evalcore.model.suite import quarantine_of
+from evalcore.model.summary import NO_SAMPLE, Counts, Sample
 from evalcore.sql.connection import BoundedConnection, literal_path
 from evalcore.statistics.intervals import estimate_mean, estimate_rate, estimate_total
 from evalcore.storage.runs import StoredRun, partial_reasons, read_head

@@ -11,7 +11,7 @@ from evalcore.analytics.named import query_text
 from evalcore.errors import UsageError
 from evalcore.history.files import FILE_OPTIONS, HistoryViews, partition_suite, quoted
 from evalcore.history.fingerprints import Fingerprint, describe_changes
-from evalcore.model.quarantine import READY_AFTER_RUNS, QuarantineEntry
+from evalcore.model.suite import READY_AFTER_RUNS, QuarantineEntry
 from evalcore.model.summary import Metric, Trend, TrendPoint
 from evalcore.statistics.intervals import wilson
 from evalcore.storage.layout import suite_key

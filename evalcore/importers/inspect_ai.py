@@ -297,28 +297,22 @@ def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Convert
             notes.add("the sample is left out: it has choices; import a log of its task", position)
         elif question is not None:
             name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
+            check = expected_check(target[0], options.check or "contains", in_suite=False)
+            if len(target) > 1 and options.check != "judge":
+                check = {"type": "icontains-any", "value": list(target)}
+            unread = {
+                key: parsed_cell(row[key]) for key in others if row.get(key) not in (None, "")
+            }
             cases[name] = ConvertedCase(
                 name,
                 question,
-                [_dataset_check(target, options.check)],
+                [check],
                 expected_output=target[0] if len(target) == 1 else target,
-                metadata=_metadata(row, others),
+                metadata={**unread, **metadata_of(row.get("metadata"))},
             )
     check_cases(file.name, cases, notes)
     judges = default_judge(notes) if options.check == "judge" else []
     return Converted(Format.TEST_FILE, options.name, tuple(cases.values()), judges=judges)
-
-
-def _metadata(row: Mapping[str, Any], others: Sequence[str]) -> dict[str, Any]:
-    """Return the metadata of a sample, with the columns that are no fields of one."""
-    unread = {name: parsed_cell(row[name]) for name in others if row.get(name) not in (None, "")}
-    return {**unread, **metadata_of(row.get("metadata"))}
-
-
-def _dataset_check(target: Sequence[str], check: str | None) -> dict[str, Any]:
-    if len(target) == 1 or check == "judge":
-        return expected_check(target[0], check or "contains", in_suite=False)
-    return {"type": "icontains-any", "value": list(target)}
 
 
 def _log(file: ForeignFile, notes: Notes) -> Converted:

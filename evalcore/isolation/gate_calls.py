@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from evalcore.errors import TargetError
 from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.isolation.pool import Job, WorkerPool
-from evalcore.model.gate import GateOutcome, GateResult
+from evalcore.model.run import GateOutcome, GateResult
 from evalcore.trust.imports import ImportPolicy, in_thread
 
 if TYPE_CHECKING:

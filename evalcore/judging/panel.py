@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.replies import ReplyError
-from evalcore.model.tolerance import reaches
+from evalcore.model.scoring import reaches
 from evalcore.wording import counted, one_line
 
 MAX_REPAIRS = 2

@@ -21,7 +21,7 @@ from evalcore.judging.panel import (
 )
 from evalcore.judging.prompts import ALIASES, SYSTEM, escape_variables, fill, variables_of
 from evalcore.judging.replies import ReplyError, aspects_of, read_object, score_of, text_of
-from evalcore.model.tolerance import ROUNDING, reaches
+from evalcore.model.scoring import ROUNDING, reaches
 from evalcore.wording import one_line
 
 _ASPECT: Final = {

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.jsonvalues import own_copy, parse_storable
+from evalcore import jsonvalues
+from evalcore.jsonvalues import PathSyntaxError, Wildcard, parse_storable
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -144,12 +144,7 @@ PRIMARY: Final = "primary_output"
 # The outputs that are no text, where the state does not say them.
 VALUES: Final = "values"
 PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
-_PART: Final = re.compile(r"""(?:^|\.)([^.\[\]]+)|\[(\d+)\]|\[(?:"([^"]*)"|'([^']*)')\]""")
 _LISTED: Final = 8
-
-
-class PathSyntaxError(ValueError):
-    """The text is no path; the message says what would be one."""
 
 
 class PathValue(NamedTuple):
@@ -173,16 +168,13 @@ class MissingPath(NamedTuple):
 
 def parse_path(text: str) -> tuple[str, ...]:
     """Return the parts of a path: names and indices (`0` or `[0]`); raise `PathSyntaxError`."""
-    parts: list[str] = []
-    end = 0
-    for match in _PART.finditer(text):
-        if match.start() != end:
-            break
-        parts.append(next(part for part in match.groups() if part is not None))
-        end = match.end()
-    if end != len(text) or not parts or text.startswith((".", "[")):
+    try:
+        parts = jsonvalues.parse_path(text)
+    except PathSyntaxError:
+        parts = ()
+    if not parts or text.startswith("["):
         raise PathSyntaxError(f"{text!r} is no path; write one like outputs.main.items[0].name")
-    return tuple(parts)
+    return tuple(part.value if isinstance(part, Wildcard) else str(part) for part in parts)
 
 
 def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
@@ -369,8 +361,6 @@ COUNTS: Final = ("input_tokens", "output_tokens", *TOKEN_PARTS)
 """The measures that are whole numbers."""
 
 _MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", *COUNTS)
-_COUNTS: Final = frozenset(COUNTS)
-_TYPES: Final = {name: int if name in _COUNTS else float for name in _MEASURES}
 
 
 def is_count(value: Any) -> bool:
@@ -399,12 +389,11 @@ def measure_problem(metrics: Metrics) -> str | None:
         return None
     for name in _MEASURES:
         value = getattr(metrics, name)
-        if value is None or (type(value) is _TYPES[name] and 0 <= value <= LARGEST):
+        if value is None:
             continue
-        if name in _COUNTS:
-            if not is_count(value):
-                return not_a_count(name, value)
-        elif not is_amount(value):
+        if name in COUNTS and not is_count(value):
+            return not_a_count(name, value)
+        if not is_amount(value):
             return not_an_amount(name, value)
     return None
 
@@ -433,30 +422,3 @@ class Artifact:
     case_id: str = ""
     input: Any = None
     expected_output: Any = None
-
-
-def artifact_of(
-    evidence: Evidence,
-    *,
-    case_id: str = "",
-    case_input: Any = None,
-    expected_output: Any = None,
-    events: tuple[Mapping[str, Any], ...] = (),
-) -> Artifact:
-    """Return the artifact of some evidence and of the case that it belongs to.
-
-    Its values are its own: what a function changes there is not seen by other functions.
-    """
-    details = evidence.details
-    return Artifact(
-        output=evidence.output,
-        outputs=own_copy(output_values(evidence)),
-        state=own_copy(details.get("state", NOTHING)),
-        events=own_copy(events or tuple(details.get("events") or ())),
-        metrics=evidence.metrics,
-        errors=tuple(error_texts(evidence)),
-        calls=own_copy(tuple(details.get("calls") or ())),
-        case_id=case_id,
-        input=own_copy(case_input),
-        expected_output=own_copy(expected_output),
-    )

@@ -1,22 +1,104 @@
-"""A suite: cases, targets, variants, assertions, gates and policies."""
+"""A suite: cases, targets, variants, assertions, gates, policies and quarantined cases."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import date
 from enum import StrEnum
 from typing import Annotated, Any, Final, NamedTuple, Protocol
 
 from pydantic import ConfigDict, Field, PositiveInt, with_config
 
+from evalcore.jsonvalues import own_copy
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
-from evalcore.model.evidence import NOTHING, Evidence
+from evalcore.model.evidence import NOTHING, Artifact, Evidence, error_texts, output_values
 from evalcore.model.exchange import Turns
-from evalcore.model.gate import GateSpec
-from evalcore.model.quarantine import QuarantineEntry
-from evalcore.model.run import NotifyPolicy
+from evalcore.model.run import GateSpec, NotifyPolicy
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+
+QUARANTINE_FILE: Final = "quarantine.yaml"
+READY_AFTER_RUNS: Final = 10
+"""How many runs in a row a quarantined case has to pass to be named as ready to return."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuarantineEntry:
+    """A case that does not gate up to and including the day `until` (ISO 8601, UTC).
+
+    `suite` is the name of the only suite that the entry is for; None for every suite of the folder.
+    """
+
+    case: str
+    until: str
+    owner: str
+    reason: str
+    suite: str | None = None
+
+    def has_expired(self, today: date) -> bool:
+        """Whether the case gates again."""
+        return today > date.fromisoformat(self.until)
+
+    def applies_to(self, suite: str) -> bool:
+        """Whether the entry is for the suite of this name."""
+        return self.suite is None or self.suite == suite
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The quarantine of one run, as it was frozen when the run was planned."""
+
+    active: tuple[QuarantineEntry, ...] = ()
+    expired: tuple[QuarantineEntry, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.active or self.expired)
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """The cases that do not gate, each once, in the order of the file."""
+        return tuple(dict.fromkeys(entry.case for entry in self.active))
+
+    def entry_of(self, case: str) -> QuarantineEntry | None:
+        """Return the entry that keeps a case from gating; None if it gates."""
+        return next((entry for entry in self.active if entry.case == case), None)
+
+    def settings(self) -> list[dict[str, Any]]:
+        """Return the form in which a manifest holds it."""
+        return [
+            asdict(entry) | {"expired": has_expired}
+            for entries, has_expired in ((self.active, False), (self.expired, True))
+            for entry in entries
+        ]
+
+
+NO_QUARANTINE: Final = Quarantine()
+
+
+def quarantine_on(entries: Sequence[QuarantineEntry], suite: str, today: date) -> Quarantine:
+    """Return the quarantine of a suite on a day."""
+    own = [entry for entry in entries if entry.applies_to(suite)]
+    return Quarantine(
+        tuple(entry for entry in own if not entry.has_expired(today)),
+        tuple(entry for entry in own if entry.has_expired(today)),
+    )
+
+
+def quarantine_of(settings: Mapping[str, Any]) -> Quarantine:
+    """Return the quarantine in the settings of a manifest; runs of earlier versions have none."""
+    rows = [(dict(row), row["expired"]) for row in settings.get("quarantine") or ()]
+    entries = [
+        (QuarantineEntry(**{name: row[name] for name in _FIELDS}), expired) for row, expired in rows
+    ]
+    return Quarantine(
+        tuple(entry for entry, expired in entries if not expired),
+        tuple(entry for entry, expired in entries if expired),
+    )
+
+
+_FIELDS: Final = ("case", "until", "owner", "reason", "suite")
+
 
 FILE_RULES: Final = 4
 """The number of the present rules for reading suite files.
@@ -184,7 +266,6 @@ class Policy:
     `auto_iterations`: all cases run again, up to `iterations` times, until they are.
     `truncated`: what becomes of items whose answer a limit of the author's or a filter cut.
     `stop_on_error`: once an item is in error, those that a process has not begun are skipped.
-    `partial_scores`: the score of a part of the cases passes a gate, as it did by earlier rules.
     """
 
     score_rule: ScoreRule
@@ -201,7 +282,6 @@ class Policy:
     notify: NotifyPolicy | None = None
     annotation: AnnotationPolicy | None = None
     stop_on_error: bool = False
-    partial_scores: bool = False
     truncated: TruncatedPolicy = TruncatedPolicy.KEEP
 
     @property
@@ -385,4 +465,26 @@ def _hook(raw: Mapping[str, Any]) -> Hook:
         raw["timeout_s"],
         raw.get("cwd"),
         raw.get("reset", False),
+    )
+
+
+def artifact_of(
+    evidence: Evidence, case: Case, *, events: tuple[Mapping[str, Any], ...] = ()
+) -> Artifact:
+    """Return the artifact of some evidence and of the case that it belongs to.
+
+    Its values are its own: what a function changes there is not seen by other functions.
+    """
+    details = evidence.details
+    return Artifact(
+        output=evidence.output,
+        outputs=own_copy(output_values(evidence)),
+        state=own_copy(details.get("state", NOTHING)),
+        events=own_copy(events or tuple(details.get("events") or ())),
+        metrics=evidence.metrics,
+        errors=tuple(error_texts(evidence)),
+        calls=own_copy(tuple(details.get("calls") or ())),
+        case_id=case.id,
+        input=own_copy(case.input),
+        expected_output=own_copy(case.expected_output),
     )

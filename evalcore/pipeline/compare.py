@@ -13,10 +13,8 @@ from evalcore.errors import DamagedRunError, ObjectNotFoundError, RunConflictErr
 from evalcore.gates.comparing import NoRegressions
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.registry import restore_gate
-from evalcore.model.gate import GateResult
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, State
-from evalcore.model.suite import SuiteDefinition
+from evalcore.model.run import GateResult, Manifest, State
+from evalcore.model.suite import SuiteDefinition, quarantine_of
 from evalcore.model.summary import CLOCK_NOISE_MS, Comparison, Summary, Tolerances
 from evalcore.storage.baselines import DEFAULT_NAME, get_baseline, list_baselines
 from evalcore.storage.run_names import LAST, LATEST, choose_run, is_run_name

@@ -24,11 +24,9 @@ from evalcore.gates.builtin import RequiredCases
 from evalcore.gates.gate import DIFFERENCES, CaseValue, SequentialRule, gates_of, number
 from evalcore.gates.registry import GATES, restore_gate
 from evalcore.gates.sequential import RoundGate, RoundGates, SequentialGate, SequentialGates
-from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.mode import HISTORY
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan
-from evalcore.model.suite import Reducer, Suite, SuiteDefinition
+from evalcore.model.run import GateOutcome, GateResult, Manifest, Plan
+from evalcore.model.suite import Reducer, Suite, SuiteDefinition, quarantine_of
 from evalcore.planning.expand import WorkItem
 from evalcore.storage.runs import StoredRun
 from evalcore.wording import counted

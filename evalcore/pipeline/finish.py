@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -20,12 +20,9 @@ from evalcore.analytics.integrity import (
     whole_parts,
 )
 from evalcore.errors import EvalError, ObjectNotFoundError, RunConflictError
-from evalcore.model.gate import Decision
 from evalcore.model.mode import Mode
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.run import Manifest, Plan, State
-from evalcore.model.steady_clock import SteadyClock
-from evalcore.model.suite import Case, Suite
+from evalcore.model.run import Decision, Manifest, Plan, State
+from evalcore.model.suite import Case, Suite, quarantine_of
 from evalcore.model.summary import Failure, Metric, Summary, Trend, TrendPoint
 from evalcore.pipeline.compare import ReportSources, open_baseline
 from evalcore.pipeline.execute import execute_run
@@ -381,12 +378,11 @@ def evaluate(
 
     Custom gates may import what targets may, unless `decide` says otherwise.
     """
-    clock = SteadyClock()
-    run = plan_run(suite, store, plan_options, now=clock.now())
+    run = plan_run(suite, store, plan_options, now=datetime.now(UTC))
     execute_run(run, options)
     options = options or ExecuteOptions()
     decide = decide or DecideOptions(options.imports, options.objects)
-    with finish_run(run, now=clock.now(), options=decide) as view:
+    with finish_run(run, now=datetime.now(UTC), options=decide) as view:
         yield view
 
 
@@ -424,9 +420,8 @@ def decide_again(run: StoredRun, options: ExecuteOptions | None = None) -> Itera
     options = options or ExecuteOptions()
     suite = Suite(run.definition, StoredCases(run, manifest.plan))
     plan = PlanOptions(mode=manifest.mode, reuse=run.run_id, is_stored=True)
-    clock = SteadyClock()
-    again = plan_run(suite, run.store, plan, now=clock.now())
+    again = plan_run(suite, run.store, plan, now=datetime.now(UTC))
     execute_run(again, options)
     decide = DecideOptions(options.imports, options.objects, options.isolation)
-    with finish_run(again, now=clock.now(), options=decide) as view:
+    with finish_run(again, now=datetime.now(UTC), options=decide) as view:
         yield view

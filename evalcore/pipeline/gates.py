@@ -20,9 +20,8 @@ from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates, w
 from evalcore.gates.gate import gates_of
 from evalcore.isolation.mode import Isolation
 from evalcore.model.annotation import AfterDeadline, AwaitedLabels
-from evalcore.model.gate import GateOutcome, GateResult
 from evalcore.model.past import PastRuns
-from evalcore.model.run import Manifest, Plan
+from evalcore.model.run import GateOutcome, GateResult, Manifest, Plan
 from evalcore.model.suite import Format, Policy, ScoreRule, SuiteDefinition
 from evalcore.model.summary import RequiredCase, Summary, VariantSummary
 from evalcore.pipeline.compare import ReportSources
@@ -39,8 +38,7 @@ if TYPE_CHECKING:
     from evalcore.analytics.summary import Aggregates
     from evalcore.formats.single_gate import GateQuestion, GivenRun
 
-_WHOLE_SCORES_SINCE: Final = 3  # of `model.suite.FILE_RULES`
-_EVALUATED_SINCE: Final = 4
+_EVALUATED_SINCE: Final = 4  # of `model.suite.FILE_RULES`
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +75,6 @@ def gate_results(
     policy, summary = run.definition.policy, undecided.summary
     if has_evaluated_nothing(run.definition, summary):
         return unevaluated_gates(policy, summary)
-    if run.definition.file_rules < _WHOLE_SCORES_SINCE:
-        policy = replace(policy, partial_scores=True)
     # A custom gate is foreign code.
     functions = _gate_functions(run, undecided, tables, options)
     results: Sequence[GateResult] = decide_gates(policy, summary, functions)

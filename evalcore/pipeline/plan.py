@@ -12,12 +12,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from evalcore.errors import UsageError
-from evalcore.model.code_names import code_names
-from evalcore.model.identity import target_code
+from evalcore.model.identity import code_names, target_code
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.quarantine import quarantine_on
 from evalcore.model.run import PLANNING, Manifest, Plan, State
-from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition
+from evalcore.model.suite import EvidencePolicy, Suite, SuiteDefinition, quarantine_on
 from evalcore.model.target import DEFAULT_VARIANT
 from evalcore.pipeline.acceptance import sign_plan
 from evalcore.pipeline.compare import settle_baseline

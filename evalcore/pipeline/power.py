@@ -9,8 +9,8 @@ from typing import Any
 from evalcore.gates.comparing import NoSignificantRegression
 from evalcore.gates.gate import gates_of
 from evalcore.model.run import Plan
+from evalcore.model.scoring import ROUNDING
 from evalcore.model.suite import Suite
-from evalcore.model.tolerance import ROUNDING
 from evalcore.statistics.power import (
     PowerTest,
     Spread,

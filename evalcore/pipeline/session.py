@@ -32,8 +32,7 @@ from evalcore.execution.worker import (
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.model.evidence import NOTHING
 from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.quarantine import quarantine_of
-from evalcore.model.suite import EvidencePolicy
+from evalcore.model.suite import EvidencePolicy, quarantine_of
 from evalcore.observability.events import ExecutionBegun
 from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.states import observer_of, warn_on_standard_error
@@ -46,7 +45,7 @@ from evalcore.trust.imports import ImportPolicy
 from evalcore.version import VERSION
 
 if TYPE_CHECKING:
-    from evalcore.annotations.label_store import LabelBook
+    from evalcore.annotations.labels import LabelBook
     from evalcore.execution.budget import Spent
     from evalcore.execution.calls import RunCallContext
     from evalcore.execution.limits import RunLimits
@@ -302,7 +301,7 @@ class RunSession:
         @cache
         def labels() -> LabelBook:
             # Only checks of people ask for labels.
-            from evalcore.annotations.label_store import LabelBook
+            from evalcore.annotations.labels import LabelBook
 
             return LabelBook(run.store, definition.name)
 

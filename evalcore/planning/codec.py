@@ -14,9 +14,9 @@ from typing import Any
 import orjson
 
 from evalcore.model.assertion import Assertion
-from evalcore.model.code_names import CODE_CHECKS, attached_names, code_names
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
 from evalcore.model.exchange import Turns
+from evalcore.model.identity import CODE_CHECKS, attached_names, code_names
 from evalcore.model.suite import Case
 
 _LEFT_OUT_AS_NONE = (

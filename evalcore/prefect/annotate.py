@@ -20,10 +20,8 @@ from prefect.flow_runs import suspend_flow_run
 from prefect.input import RunInput
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
-from evalcore.annotations.judging import latest_by_annotator
-from evalcore.annotations.labels import check_annotator
-from evalcore.annotations.queue import AnnotationQueue, awaiting
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.labels import check_annotator, latest_by_annotator
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, awaiting
 from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text
 from evalcore.pipeline.acceptance import accept_plan

@@ -30,7 +30,6 @@ from evalcore.formats.section import suite_name
 from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY
 from evalcore.model.run import State as RunState
-from evalcore.model.steady_clock import SteadyClock
 from evalcore.pipeline.acceptance import accept_plan, refuse_code
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import Executor
@@ -218,13 +217,13 @@ def _evaluate_or_tell(parameters: EvaluateParameters) -> State[Any]:
 
 
 def _evaluate(parameters: EvaluateParameters) -> State[Any]:
-    choice, clock = _runner(parameters), SteadyClock()
-    execution = local_execution() or _plan(parameters, now=clock.now())
+    choice = _runner(parameters)
+    execution = local_execution() or _plan(parameters, now=datetime.now(UTC))
     with resumable(execution.run.run_id):
-        return _carry_out(execution, choice, clock)
+        return _carry_out(execution, choice)
 
 
-def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyClock) -> State[Any]:
+def _carry_out(execution: FlowExecution, choice: RunnerChoice) -> State[Any]:
     run = execution.run
     introduce(run)
     if is_complete(run) and not reopen_refused(run):
@@ -245,7 +244,7 @@ def _carry_out(execution: FlowExecution, choice: RunnerChoice, clock: SteadyCloc
         return states.stopped(run.run_id)
     options = execution.options
     decide = DecideOptions(options.imports, isolation=options.isolation)
-    with finish_run(run, now=clock.now(), options=decide) as view:
+    with finish_run(run, now=datetime.now(UTC), options=decide) as view:
         execution.decided.set()
         publish(view)
         tell_decision(view, this_worker().settings)

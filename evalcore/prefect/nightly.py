@@ -22,8 +22,7 @@ from evalcore.errors import UsageError
 from evalcore.history.compaction import compact
 from evalcore.history.sync import Synced, sync
 from evalcore.history.trend import CaseHistory, SuiteHistory, returning_cases
-from evalcore.model.gate import Decision
-from evalcore.model.run import NotifyOn, NotifyPolicy
+from evalcore.model.run import Decision, NotifyOn, NotifyPolicy
 from evalcore.pipeline.notify import decided_before
 from evalcore.prefect import states
 from evalcore.prefect.flows import evaluate, note_stop

@@ -22,7 +22,7 @@ from evalcore.errors import EvalError, NotAllowedError, UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.registry import parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
-from evalcore.model.quarantine import QUARANTINE_FILE
+from evalcore.model.suite import QUARANTINE_FILE
 from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store

@@ -31,8 +31,7 @@ from prefect.events import emit_event
 from prefect.types import KeyValueLabels
 
 from evalcore.errors import EvalError
-from evalcore.model.gate import GateResult
-from evalcore.model.run import NotifyPolicy
+from evalcore.model.run import GateResult, NotifyPolicy
 from evalcore.model.summary import Failure
 from evalcore.pipeline.finish import RunView
 from evalcore.pipeline.notify import (

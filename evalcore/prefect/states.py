@@ -9,7 +9,7 @@ from prefect.client.schemas.objects import State
 from prefect.states import Cancelled, Completed, Failed
 
 from evalcore.errors import EvalError, ExitCode, LoadError, NotAllowedError
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import inert_message

@@ -13,14 +13,14 @@ from typing import Any
 
 import orjson
 
-from evalcore.model.gate import Decision, GateResult
-from evalcore.model.quarantine import NO_QUARANTINE, Quarantine
-from evalcore.model.sample import Sample
+from evalcore.model.run import Decision, GateResult
+from evalcore.model.suite import NO_QUARANTINE, Quarantine
 from evalcore.model.summary import (
     MEASURE_KINDS,
     Comparison,
     Difference,
     DifferenceKind,
+    Sample,
     Summary,
     VariantComparison,
     VariantSummary,

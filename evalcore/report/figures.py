@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from evalcore.model.exchange import cut_of
-from evalcore.model.quarantine import Quarantine
-from evalcore.model.sample import Sample
-from evalcore.model.summary import Summary, VariantSummary, latency_text
+from evalcore.model.suite import Quarantine
+from evalcore.model.summary import Sample, Summary, VariantSummary, latency_text
 from evalcore.report.document import Report
 from evalcore.statistics.intervals import (
     Estimate,

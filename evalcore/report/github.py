@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.run import Decision, GateOutcome
 from evalcore.model.summary import Failure
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report

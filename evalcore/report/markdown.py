@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from evalcore.model.gate import GateOutcome
-from evalcore.model.run import NOT_FOR_TARGET
+from evalcore.model.run import NOT_FOR_TARGET, GateOutcome
 from evalcore.model.summary import Failure, cut_mark
 from evalcore.report.comparison import (
     MISSING,

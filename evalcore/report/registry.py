@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 import orjson
 
 from evalcore.errors import DamagedRunError, UsageError
-from evalcore.model.gate import Decision, GateOutcome
+from evalcore.model.run import Decision, GateOutcome
 from evalcore.report.document import on_one_line
 from evalcore.wording import did_you_mean
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evalcore.model.quarantine import Quarantine
+from evalcore.model.suite import Quarantine
 from evalcore.model.summary import FailedAssertion, Failure, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,

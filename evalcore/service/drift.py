@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-from evalcore.checks.conditions import Condition, Part, Wildcard, parse_payload_path
+from evalcore.checks.conditions import Condition
+from evalcore.jsonvalues import Part, Wildcard, parse_path
 from evalcore.service.fingerprints import schema_fingerprint
 
 SchemaDrift = Literal["none", "partial", "drifted", "unknown"]
@@ -124,7 +125,7 @@ def read_drift(
     subtree, resolves = schema_at(schema, path)
     if not resolves:
         usable: AssertionDrift = "valid" if condition.kind == "not_exists" else "broken"
-        first, *_ = parse_payload_path(path or "")
+        first, *_ = parse_path(path or "")
         _, begins = _below(schema, first, schema)
         return SchemaDriftReading("partial" if begins else "drifted", usable)
     # Earlier evals were saved with the part alone, without what it refers to.
@@ -132,7 +133,7 @@ def read_drift(
     if saved in {alone, _subtree_fingerprint(subtree, schema)}:
         return UNCHANGED
     types = None if subtree is None else schema_types(subtree, schema)
-    spread = path is not None and Wildcard.ALL in parse_payload_path(path)
+    spread = path is not None and Wildcard.ALL in parse_path(path)
     if types is not None and not _accepts(condition, types, spread=spread):
         return SchemaDriftReading("drifted", "drifted")
     return SchemaDriftReading("partial", "drifted")
@@ -164,7 +165,7 @@ def schema_at(schema: Mapping[str, Any], path: str | None) -> tuple[Any, bool]:
     None with True: the path leads into a part that the schema does not describe.
     """
     subtree: Any = schema
-    for part in () if path is None else parse_payload_path(path):
+    for part in () if path is None else parse_path(path):
         subtree, resolves = _below(subtree, part, schema)
         if not resolves:
             return None, False

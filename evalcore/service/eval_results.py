@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from sqlalchemy import ColumnElement
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.saved_eval import Handle
+from evalcore.checks.conditions import Handle
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import read_by_ids, read_owned
 from evalcore.service.database.tables import EvalResultRow, EvalRevisionRow

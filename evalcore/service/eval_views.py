@@ -8,7 +8,7 @@ from typing import Final
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import read_by_ids
 from evalcore.service.database.sessions import utc

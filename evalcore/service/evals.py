@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_by_ids, read_owned
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO, Final, cast
 import orjson
 from sqlalchemy import select
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.formats.saved_evals import FileEval, FileSource, FileTarget
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import EvalRevisionRow, EvalRow

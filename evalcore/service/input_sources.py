@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy import select
 
-from evalcore.checks.saved_eval import FileHandle, Handle
+from evalcore.checks.conditions import FileHandle, Handle
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
 from evalcore.service.failure import ServiceError, lacking, mistake, not_found

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.saved_eval import Handle
+from evalcore.checks.conditions import Handle
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import read_owned
 from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow

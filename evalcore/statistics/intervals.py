@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from evalcore.model.sample import Sample, Shape, UnitSums
-from evalcore.model.tolerance import ROUNDING, reaches
+from evalcore.model.scoring import ROUNDING, reaches
+from evalcore.model.summary import Sample, Shape, UnitSums
 from evalcore.wording import counted
 
 _TINY = 1e-300

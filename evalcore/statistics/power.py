@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from evalcore.model.sample import Sample
-from evalcore.model.tolerance import ROUNDING, reaches
+from evalcore.model.scoring import ROUNDING, reaches
+from evalcore.model.summary import Sample
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     NORMAL_DF,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from evalcore.model.tolerance import ROUNDING
+from evalcore.model.scoring import ROUNDING
 
 _MOST_OF_THE_STAKE = 0.75
 

@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterator, Sequence
 from math import comb
 
+from evalcore.model.scoring import is_below
 from evalcore.model.summary import Paired
-from evalcore.model.tolerance import is_below
 from evalcore.statistics.intervals import Moments, binomial_half_cdf, moments_of_units, t_cdf
 
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 from evalcore.errors import RunNotFoundError, UsageError
-from evalcore.model.gate import Decision
-from evalcore.model.run import Manifest, State
+from evalcore.model.run import Decision, Manifest, State
 from evalcore.storage.layout import (
     RUNS_PREFIX,
     NameKey,

@@ -24,9 +24,9 @@ from evalcore.errors import (
 )
 from evalcore.model.annotation import AwaitedLabels
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, Manifest, Plan, State
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case, CaseSource, SuiteDefinition
 from evalcore.model.summary import Counts
-from evalcore.model.tolerance import reaches
 from evalcore.planning.spool import PlanPart, PlanPartError, part_inputs
 from evalcore.redaction.redactor import PROCESS
 from evalcore.redaction.sealing import seal_document, unseal

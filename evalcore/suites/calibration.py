@@ -8,9 +8,8 @@ from typing import Any
 
 import orjson
 
-from evalcore.annotations.judging import judged
-from evalcore.annotations.queue import AnnotationQueue
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.labels import judged
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.checks.human import Human, is_human
 from evalcore.checks.judged import JudgedCheck
 from evalcore.checks.registry import load_check
@@ -22,8 +21,8 @@ from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.identity import JUDGED, judge_name
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case, Policy, ScoreRule, Suite, SuiteDefinition
-from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions

@@ -27,10 +27,10 @@ from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_stored_cases
-from evalcore.formats.suite_file.loader import read_suite
+from evalcore.formats.suite_file import read_suite
 from evalcore.gates.gate import Gate
 from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.problems import Problems
 from evalcore.targets.function_context import FlowVariant

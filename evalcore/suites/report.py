@@ -11,9 +11,9 @@ import orjson
 
 from evalcore.checks.scorers import Score, stored_raw
 from evalcore.execution.row import row_metrics
-from evalcore.model.evidence import Artifact, Evidence, artifact_of
-from evalcore.model.gate import Decision, GateResult
-from evalcore.model.suite import Case
+from evalcore.model.evidence import Artifact, Evidence
+from evalcore.model.run import Decision, GateResult
+from evalcore.model.suite import Case, artifact_of
 from evalcore.planning.codec import decode_evidence
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
@@ -227,13 +227,7 @@ def _case_result(
         score=row["score"],
         status=row["status"],
         outcome=row["outcome"],
-        artifact=artifact_of(
-            evidence,
-            case_id=case.id,
-            case_input=case.input,
-            expected_output=case.expected_output,
-            events=events,
-        ),
+        artifact=artifact_of(evidence, case, events=events),
         assertions=checks,
         scores=scores,
         error=None if error is None else error["message"],

@@ -18,9 +18,9 @@ from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.formats.registry import load_suite
 from evalcore.isolation.mode import Isolation
-from evalcore.model.gate import Decision
 from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
 from evalcore.model.mode import Mode
+from evalcore.model.run import Decision
 from evalcore.model.suite import Format, Suite
 from evalcore.pipeline.finish import RunView, evaluate
 from evalcore.pipeline.gates import DecideOptions

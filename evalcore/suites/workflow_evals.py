@@ -13,9 +13,9 @@ from evalcore.errors import UsageError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.mode import Mode
+from evalcore.model.scoring import reaches
 from evalcore.model.suite import Suite
 from evalcore.model.target import Target, Variant
-from evalcore.model.tolerance import reaches
 from evalcore.pipeline.finish import evaluate
 from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions

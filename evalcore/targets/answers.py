@@ -12,7 +12,13 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value, storable
+from evalcore.jsonvalues import (
+    PathSyntaxError,
+    has_equal_keys,
+    has_infinite,
+    plain_value,
+    storable,
+)
 from evalcore.judging.prompts import content_text
 from evalcore.model.evidence import (
     NOTHING,
@@ -21,7 +27,6 @@ from evalcore.model.evidence import (
     Evidence,
     Metrics,
     MissingPath,
-    PathSyntaxError,
     find_value,
     output_values,
     with_values,

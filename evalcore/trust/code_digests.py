@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 import orjson
 
 from evalcore.errors import EvalError
-from evalcore.model.code_names import COMMAND, FILE, PYTHON
+from evalcore.model.identity import COMMAND, FILE, PYTHON
 from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import is_installed_file, locate
 

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from evalcore.annotations.queue import AnnotationQueue, QueueProgress
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, QueueProgress
 from evalcore.model.annotation import AnswerForm, Label
 from evalcore.viewer.conversations import MessageList, conversation_of
 from evalcore.viewer.texts import PageText, TextBudget

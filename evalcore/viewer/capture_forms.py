@@ -12,7 +12,7 @@ from evalcore.datasets.messages import case_input
 from evalcore.datasets.pending import PendingCapture
 from evalcore.datasets.promotion import Acceptance, case_of
 from evalcore.errors import EvalError, UsageError
-from evalcore.formats.assertions import parse_assertions
+from evalcore.formats.single_assertions import parse_assertions
 from evalcore.jsonvalues import json_reason
 from evalcore.report.escape import visible
 from evalcore.viewer.posted_forms import PostedForm

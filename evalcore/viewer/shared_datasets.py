@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 
+from evalcore.datasets.committing import DatasetDifference, compare_versions
 from evalcore.datasets.dataset_catalogue import (
     DatasetCatalogue,
     DatasetPage,
     DatasetSummary,
     PendingPage,
 )
-from evalcore.datasets.differences import DatasetDifference, compare_versions
 from evalcore.datasets.pending import PendingCapture, chosen_captures
 from evalcore.datasets.promotion import Acceptance, Promoted, promote, refuse
 from evalcore.datasets.reference import DatasetReference

@@ -15,7 +15,7 @@ import pytest
 from fastapi import FastAPI
 
 from evalcore import define_suite, run_suite, variant
-from evalcore.annotations.label_store import LabelBook
+from evalcore.annotations.labels import LabelBook
 from evalcore.storage.address import open_store
 from evalcore.storage.layout import suite_key
 from evalcore.viewer.application import create_viewer

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evalcore.formats.registry import load_suite
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import plan_run

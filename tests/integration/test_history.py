@@ -17,7 +17,7 @@ import pytest
 
 from evalcore.history.compaction import compact
 from evalcore.history.sync import rebuild, sync
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run

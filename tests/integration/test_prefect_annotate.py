@@ -15,10 +15,10 @@ from prefect.flow_engine import run_flow
 from prefect.flow_runs import resume_flow_run
 from prefect.states import Pending
 
-from evalcore.annotations.label_store import LabelBook
+from evalcore.annotations.labels import LabelBook
 from evalcore.annotations.queue import awaiting
 from evalcore.formats.registry import load_suite
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.pipeline.finish import evaluate
 from evalcore.prefect.annotate import annotate
 from evalcore.storage.address import open_store

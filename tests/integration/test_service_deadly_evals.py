@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.model.run import State
 from evalcore.pipeline.lease import read_lease
 from evalcore.service.execution.end_signals import EndSignals

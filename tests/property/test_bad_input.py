@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from evalcore.errors import EvalError, LoadError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.model.gate import Decision
+from evalcore.model.run import Decision
 from evalcore.model.suite import Suite
 from evalcore.pipeline.finish import evaluate
 from evalcore.storage.local import LocalStore

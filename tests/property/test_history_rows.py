@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from evalcore.history.sync import sync
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Case, ErrorPolicy, Policy, Reducer, ScoreRule, Suite
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import find_run

@@ -7,7 +7,7 @@ from typing import Any
 
 from evalcore.formats.single_gate import read_question
 from evalcore.gates.builtin import CustomGate
-from evalcore.model.gate import GateResult
+from evalcore.model.run import GateResult
 from evalcore.model.summary import Difference, Summary
 from evalcore.pipeline.gates import decide_question
 

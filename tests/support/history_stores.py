@@ -20,7 +20,7 @@ from evalcore.history.files import HistoryViews
 from evalcore.history.sync import rebuild, sync
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Variant
 from evalcore.pipeline.execute import execute_run

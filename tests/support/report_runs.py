@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from evalcore.model.gate import Decision, GateOutcome, GateResult
+from evalcore.model.run import Decision, GateOutcome, GateResult
 from evalcore.model.summary import (
     Comparison,
     Counts,

@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import LoadError
-from evalcore.formats.assertions import condition_check
 from evalcore.formats.executed_workflow import judges_of
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.saved_evals import TARGET, use_graders
+from evalcore.formats.single_assertions import condition_check
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target

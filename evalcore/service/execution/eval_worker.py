@@ -16,7 +16,7 @@ from typing import Any, Final
 from sqlalchemy import case, func, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from evalcore.checks.saved_eval import EvalAssertion
+from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import EvalError
 from evalcore.pipeline.execute import ALONE_AFTER
 from evalcore.pipeline.executors import Runner

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from evalcore.checks.saved_eval import Handle
+from evalcore.checks.conditions import Handle
 from evalcore.service.wire.base import (
     Identifier,
     Lifecycle,

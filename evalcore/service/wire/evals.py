@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from evalcore.checks.conditions import AnyCondition
-from evalcore.checks.saved_eval import AssertionTarget, EvalAssertion, Handle
+from evalcore.checks.conditions import AnyCondition, AssertionTarget, EvalAssertion, Handle
 from evalcore.service.wire.base import (
     Identifier,
     LifecycleStatus,

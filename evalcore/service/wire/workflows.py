@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, WithJsonSchema
 
-from evalcore.checks.saved_eval import Handle
+from evalcore.checks.conditions import Handle
 from evalcore.formats.saved_evals import FileEval
 from evalcore.service.wire.base import Lifecycle, OptionalDamage, RequestBody, ResponseBody, Timing
 

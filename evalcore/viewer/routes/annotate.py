@@ -12,8 +12,7 @@ from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
 from evalcore.annotations.labels import LONGEST_COMMENT, check_annotator
-from evalcore.annotations.queue import AnnotationQueue
-from evalcore.annotations.tasks import AnnotationTask
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.errors import RunConflictError, UsageError
 from evalcore.viewer.annotation_pages import annotation_screen, is_complete
 from evalcore.viewer.posted_forms import Posted, PostedForm, read_form

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from evalcore.analytics.cases import CASE_ORDERS, CaseChoice, CaseKey, CasePage
 from evalcore.errors import UsageError
-from evalcore.model.quarantine import quarantine_of
 from evalcore.model.run import Manifest, State
+from evalcore.model.suite import quarantine_of
 from evalcore.report.comparison import changes, measure_changes, no_comparison
 from evalcore.report.figures import rate_text, score_text, summary_notes, tokens_text
 from evalcore.viewer.catalogue import RunEntry

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from evalcore.model.quarantine import NO_QUARANTINE, Quarantine, quarantine_of
+from evalcore.model.suite import NO_QUARANTINE, Quarantine, quarantine_of
 from evalcore.model.summary import Trend
 from evalcore.report.charts import interval_text, trend_summaries
 from evalcore.storage.baselines import list_baselines

@@ -10,8 +10,7 @@ import pytest
 
 from evalcore.analytics.compare import ComparisonPlan, match_variants
 from evalcore.analytics.summary import Aggregates
-from evalcore.model.gate import GateSpec
-from evalcore.model.run import Plan
+from evalcore.model.run import GateSpec, Plan
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import DifferenceKind, Tolerances, VariantComparison
 from evalcore.sql.rows import write_rows

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evalcore.annotations.judging import judged
-from evalcore.annotations.labels import LabelRecord
+from evalcore.annotations.labels import LabelRecord, judged
 from evalcore.model.annotation import AnswerForm
 
 FORM = AnswerForm(labels=("yes", "no", "unsure"))

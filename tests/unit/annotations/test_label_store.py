@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.annotations.label_store import (
+from evalcore.annotations.labels import (
+    LabelAddress,
     LabelBook,
+    LabelRecord,
     add_label,
+    encode_label,
     labels_of,
     withdraw_label,
 )
-from evalcore.annotations.labels import LabelAddress, LabelRecord, encode_label
 from evalcore.errors import UsageError
 from evalcore.model.annotation import content_key
 from evalcore.storage.address import open_store

@@ -14,8 +14,7 @@ import orjson
 import pytest
 
 from evalcore.annotations.exchange import LabelImport, export_labels
-from evalcore.annotations.label_store import LabelBook, add_label
-from evalcore.annotations.labels import LabelRecord
+from evalcore.annotations.labels import LabelBook, LabelRecord, add_label
 from evalcore.annotations.queue import AnnotationQueue, QueueProgress, awaiting
 from evalcore.errors import UsageError
 from evalcore.formats.registry import load_suite

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from evalcore.checks.conditions import CONDITION, ConditionServices
-from evalcore.checks.saved_eval import (
+from evalcore.checks.conditions import (
+    CONDITION,
     AssertionReading,
     EvalAssertion,
     Handle,
@@ -54,12 +54,11 @@ def read(
     judge: Any = None,
     block_error: str | None = None,
 ) -> AssertionReading:
-    services = ConditionServices(CannedJudges(judge))
     return asyncio.run(
         evaluate_assertion(
             EvalAssertion.model_validate(assertion),
             OUTPUTS.validate_python(outputs),
-            services,
+            CannedJudges(judge),
             block_error=block_error,
         )
     )
@@ -71,7 +70,7 @@ def outcome(condition: dict[str, Any], value: Any, *, judge: Any = None) -> str:
         {"output-json-0": {"type": "json", "data": value}},
         judge=judge,
     )
-    code = reading.verdict.code
+    code = (reading.verdict.details or {}).get("code")
     return f"{reading.verdict.outcome}" + (f" {code}" if code else "")
 
 
@@ -259,7 +258,7 @@ def test_a_path_addresses_a_value(path: str, expected: str) -> None:
         },
         {"h": {"type": "json", "data": payload}},
     )
-    code = reading.verdict.code
+    code = (reading.verdict.details or {}).get("code")
     assert f"{reading.verdict.outcome}" + (f" {code}" if code else "") == expected
 
 
@@ -293,7 +292,8 @@ def test_a_path_that_stops_says_how_far_it_came() -> None:
         },
         {"h": {"type": "json", "data": {"a": {"b": [7]}}}},
     )
-    assert (reading.verdict.partial_path, reading.verdict.partial_value) == ("a.b[0]", 7)
+    details = reading.verdict.details or {}
+    assert (details["partial_path"], details["partial_value"]) == ("a.b[0]", 7)
 
 
 @pytest.mark.parametrize(

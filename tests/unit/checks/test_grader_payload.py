@@ -120,9 +120,3 @@ def read(written: dict[str, Any], folder: Path) -> dict[str, Any]:
     problems.raise_if_any()
     assert assertion is not None
     return dict(assertion.params)
-
-
-def test_a_message_array_is_an_output_of_older_sdks(tmp_path: Path) -> None:
-    payload = payload_of(None, subject(tmp_path, Case("a", "Why?")), "messages")
-    assert payload["output"] == [{"role": "assistant", "content": "Yes."}]
-    assert (payload["question"], payload["answer"]) == ("Why?", "Yes.")

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evalcore.checks import json as strict_json
-from evalcore.checks.json import same_json
+from evalcore.jsonvalues import same_json
 from evalcore.model.assertion import Outcome
 from tests.unit.checks.checking import (
     ERROR,
@@ -37,7 +37,6 @@ VALID = {
     "minus zero": "-0",
     "exponent": "1E+5",
     "beyond a float": "1e999",
-    "a very long integer": "-" + "7" * 10_000,
     "lone surrogate": r'"\ud800"',
     "raw lone surrogate": '"\ud800"',
     "delete character": '"\x7f"',
@@ -93,7 +92,6 @@ def test_nesting_beyond_the_parser_is_an_error(check: str, opening: str) -> None
         ('{"name": "x", "score": 1}', SCHEMA, PASSED),
         ('{"name": "x"}', SCHEMA, FAILED),
         ("1.0", {"type": "integer"}, PASSED),
-        ("7" * 5000, {"type": "integer"}, PASSED),
         ("1", False, FAILED),
         ("1", {}, PASSED),
         ('{"a": 1}', {"$ref": "#/$defs/x", "$defs": {"x": {"required": ["b"]}}}, FAILED),
@@ -195,7 +193,6 @@ def test_the_mistake_is_named_with_its_path() -> None:
         ('[{"a": 1}]', {"type": "array"}, PASSED),
         ('{bad [1] {"a": 1}', {"type": "object"}, FAILED),
         ("{NaN} [NaN] [2]", {"const": [2]}, PASSED),
-        ("[" + "7" * 5000 + "]", {"items": {"type": "integer"}}, PASSED),
     ],
 )
 def test_contains_json_takes_the_first_object_or_array(
@@ -245,21 +242,6 @@ JSON = st.recursive(
 @given(value=JSON, noise=st.text(st.sampled_from('ab \n,}]:"1'), max_size=8))
 def test_what_is_written_as_json_is_found_and_equal(value: Any, noise: str) -> None:
     text = json.dumps(value)
-    assert strict_json.is_json(text)
     assert same_json(strict_json.parse(text), value)
     if isinstance(value, dict | list):
         assert same_json(strict_json.first_container(noise + text + noise), value)
-
-
-@given(text=st.text(st.sampled_from('{}[]",:0123456789.eE+-truefalsn \\\n'), max_size=12))
-def test_both_ways_to_decide_what_is_json_agree(text: str) -> None:
-    try:
-        strict_json.parse(text)
-    except strict_json.NotJsonError:
-        assert not strict_json.is_json(text)
-    else:
-        assert strict_json.is_json(text)
-
-
-def test_a_long_integer_is_exact() -> None:
-    assert strict_json.parse("-1" + "0" * 9_999) == -(10**9_999)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evalcore.checks.base import CheckContext
 from evalcore.checks.scorers import (
     Score,
     is_awaited,
@@ -21,11 +23,13 @@ from evalcore.model.suite import Case
 from evalcore.shapes import ParameterError
 from evalcore.trust.imports import ImportPolicy
 
+CONTEXT = CheckContext(Path(), ImportPolicy())
+
 
 def scored(raw: Any, evidence: Evidence, case: Case | None = None) -> dict[str, Any]:
     spec = parse_scorer(raw)
     assert not is_awaited(spec)
-    scoring = score_evidence([spec], evidence, case or Case("c"), imports=ImportPolicy())
+    scoring = score_evidence([spec], evidence, case or Case("c"), CONTEXT)
     return run_inline(scoring)[0]
 
 
@@ -34,7 +38,10 @@ def asked(function: Callable[[Artifact], Any]) -> dict[str, Any]:
     evidence = Evidence("hi", metrics=Metrics(latency_ms=5.0))
     return asyncio.run(
         score_evidence(
-            [spec], evidence, Case("c1"), imports=ImportPolicy(), objects={"local:mine": function}
+            [spec],
+            evidence,
+            Case("c1"),
+            CheckContext(Path(), ImportPolicy(), objects={"local:mine": function}),
         )
     )[0]
 
@@ -115,7 +122,9 @@ def test_what_asks_a_judge_is_awaited_and_says_that_there_is_none(raw: Any) -> N
     assert is_awaited(specs[0])
 
     (entry,) = asyncio.run(
-        score_evidence(specs, Evidence("x"), Case("c"), imports=ImportPolicy(roots=()))
+        score_evidence(
+            specs, Evidence("x"), Case("c"), CheckContext(Path(), ImportPolicy(roots=()))
+        )
     )
     assert entry["value"] is None
     assert "no judge is configured" in entry["error"]
@@ -182,7 +191,9 @@ def test_a_scorer_has_its_own_name_unless_the_suite_gives_one(
     spec = parse_scorer({"callable": "local:thing", **written})
     objects = {"local:thing": scorer}
     (entry,) = asyncio.run(
-        score_evidence([spec], Evidence("x"), Case("c"), imports=ImportPolicy(), objects=objects)
+        score_evidence(
+            [spec], Evidence("x"), Case("c"), CheckContext(Path(), ImportPolicy(), objects=objects)
+        )
     )
     assert entry["name"] == name
 
@@ -232,7 +243,7 @@ def test_a_failing_scorer_is_an_error_and_never_a_zero(scorer: Any, reason: str 
 
 def test_a_scorer_that_is_not_there_is_an_error_of_that_score() -> None:
     spec = parse_scorer("local:gone")
-    given = score_evidence([spec], Evidence("x"), Case("c"), imports=ImportPolicy())
+    given = score_evidence([spec], Evidence("x"), Case("c"), CONTEXT)
     assert "belongs to the Python program" in asyncio.run(given)[0]["error"]
 
 

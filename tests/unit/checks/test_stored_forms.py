@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evalcore.checks.registry import CHECKS, load_check
-from evalcore.formats.assertions import read_single
+from evalcore.formats.single_assertions import read_single
 
 # How plans store each type of assertion. Identities of gradings are digests of these, so a line is
 # never changed: most are from the version before the checks were classes. A new check adds its own.

@@ -11,7 +11,7 @@ import pytest
 from evalcore.checks.grading import grade
 from evalcore.errors import LoadError
 from evalcore.execution.item import run_inline
-from evalcore.formats.assertions import read_single
+from evalcore.formats.single_assertions import read_single
 from evalcore.model.assertion import AssertionResult, Outcome
 from evalcore.model.evidence import UNMEASURED, Evidence, Metrics
 from evalcore.model.suite import Case, Format
@@ -77,8 +77,8 @@ def test_the_score_of_a_trajectory_is_the_share_of_calls_that_match(
 @pytest.mark.parametrize(
     ("mode", "expected", "calls", "reason"),
     [
-        ("any_order", ["search", "search"], [SEARCH], "search is not called a second time"),
-        ("any_order", ["search"] * 3, [SEARCH, SEARCH], "search is not called a third time"),
+        ("any_order", ["search", "search"], [SEARCH], "search is not called often enough"),
+        ("any_order", ["search"] * 3, [SEARCH, SEARCH], "search is not called often enough"),
         ("superset", ["pay"], [SEARCH], "pay is not called"),
         ("in_order", ["book", "search"], [SEARCH, BOOK], "search is not called in this order"),
         ("exact", ["book", "search"], [SEARCH, BOOK], "search is not called as call 2"),
@@ -141,34 +141,6 @@ def test_a_call_may_be_bounded_in_time(most_ms: float, outcome: Outcome) -> None
 def test_minimums_count_the_calls_of_a_tool(least: int, score: float) -> None:
     written = {"type": "tool-trajectory", "mode": "any_order", "minimums": {"search": least}}
     assert graded(written, details=made(SEARCH, BOOK)).score == score
-
-
-ALIKE = {
-    "a no-break space": ("10\xa0EUR", {"value": "10 EUR"}, "the output has U+00A0 NO-BREAK SPACE"),
-    "in the expected text": ("10 EUR", {"value": "10\u202fEUR"}, "the expected text has U+202F"),
-    "an accent of its own": ("a cafe\u0301", {"value": "café"}, "U+0301 COMBINING ACUTE ACCENT"),
-    "composed": ("café", {"value": "cafe\u0301"}, "the expected text has U+0301"),
-    "no width": ("o\u200bk", {"type": "equals", "value": "ok"}, "U+200B ZERO WIDTH SPACE"),
-    "in a list": ("1\xa0EUR", {"type": "contains-all", "value": ["1", "1 EUR"]}, "U+00A0"),
-    "any case": ("10\xa0EUR", {"type": "icontains", "value": "10 eur"}, "U+00A0"),
-    "at the end": ("ok.\n", {"type": "equals", "value": "ok. \t."}, ""),
-    "line breaks": ("a\n b", {"value": "a b"}, "it differs only in white space"),
-    "an accent more": ("café", {"value": "cafe"}, ""),
-    "visible": ("coffee", {"value": "café"}, ""),
-    "visible, and a no-break space": ("1\xa0USD", {"value": "1 EUR"}, ""),
-}
-
-
-@pytest.mark.parametrize(("output", "written", "difference"), ALIKE.values(), ids=ALIKE)
-def test_a_difference_that_cannot_be_seen_is_named(
-    output: str, written: dict[str, Any], difference: str
-) -> None:
-    result = graded({"type": "contains", **written}, output)
-    assert result.outcome is FAILED
-    assert difference in result.message
-    assert ("looks alike" in result.message or "only in white" in result.message) is bool(
-        difference
-    )
 
 
 def test_what_a_negated_assertion_must_not_be_is_said() -> None:

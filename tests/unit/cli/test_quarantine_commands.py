@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from evalcore.cli.quarantine import quarantine
 from evalcore.errors import UsageError
-from evalcore.model.quarantine import READY_AFTER_RUNS
+from evalcore.model.suite import READY_AFTER_RUNS
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs
 

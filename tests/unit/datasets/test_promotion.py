@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.datasets.clusters import cluster_captures
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+from evalcore.datasets.dataset_catalogue import DatasetCatalogue, cluster_captures
 from evalcore.datasets.pending import PendingCapture, PendingReader
 from evalcore.datasets.promotion import Acceptance, promote, refuse
 from evalcore.datasets.reference import DatasetReference

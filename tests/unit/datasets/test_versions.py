@@ -10,11 +10,16 @@ from threading import Barrier
 import pytest
 
 from evalcore.datasets.case_lines import PART_CASES, version_cases
-from evalcore.datasets.committing import DatasetChange, commit, lines_by_id
+from evalcore.datasets.committing import (
+    DatasetChange,
+    commit,
+    compare_versions,
+    drop,
+    lines_by_id,
+    pin,
+)
 from evalcore.datasets.dataset_catalogue import DatasetCatalogue
-from evalcore.datasets.differences import compare_versions
 from evalcore.datasets.reference import DatasetReference, parse_reference
-from evalcore.datasets.removal import drop, pin
 from evalcore.datasets.versions import dataset_names, find_version, read_dataset
 from evalcore.errors import StoreError, UsageError
 from evalcore.storage.local import LocalStore

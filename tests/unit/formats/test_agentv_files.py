@@ -119,8 +119,7 @@ def test_the_limit_of_trials_bounds_those_of_all_tests(tmp_path: Path) -> None:
         ),
         (
             "{type: llm-grader, config: {a: 1}, judge: default}",
-            "tests[0].assertions[0].config: has no effect: it is read by a program that "
-            "writes the prompt",
+            "tests[0].assertions[0].config: has no effect: a prompt is a text",
         ),
         (
             "{type: llm-grader, max_steps: 3, judge: default}",
@@ -201,20 +200,6 @@ def test_a_suite_that_caches_reuses_what_earlier_runs_executed(tmp_path: Path) -
     assert not load_text(tmp_path, f"{TARGET}tests: [{TEST}]").definition.reuse
 
 
-def test_a_prompt_is_a_text_or_one_program(tmp_path: Path) -> None:
-    def grader(prompt: str) -> str:
-        entry = f"{{type: llm-grader, prompt: {prompt}}}"
-        return f"{TARGET}tests: [{{id: a, input: hi, assertions: [{entry}]}}]"
-
-    (case,) = cases_of(tmp_path, grader("{script: [node, a.mjs], config: {x: 1}}")).values()
-    assert case.assertions[0].params["prompt_program"] == {
-        "command": ["node", "a.mjs"],
-        "config": {"x": 1},
-    }
-    (problem,) = problems_of(tmp_path, grader("{config: {x: 1}}"))
-    assert problem.path == "tests[0].assertions[0].prompt"
-
-
 def test_evaluators_is_an_older_name_of_assertions(tmp_path: Path) -> None:
     inner = "execution: {evaluators: [{type: contains, value: b}]}"
     test = f"{{id: a, input: hi, evaluators: [{{type: contains, value: a}}], {inner}}}"
@@ -274,22 +259,3 @@ def test_assertions_of_the_suite_may_stand_in_its_execution(tmp_path: Path, key:
     (problem,) = problems_of(tmp_path, text)
     assert problem.path == f"execution.{key}"
     assert problem.message == "is another name of 'assertions'; keep one of them"
-
-
-@pytest.mark.parametrize(
-    ("prompt", "config"),
-    [
-        ("{command: [node, p.mjs]}", {"a": 1}),
-        ("{command: [node, p.mjs], config: {b: 2}}", {"b": 2}),
-    ],
-)
-def test_a_grader_configures_the_program_of_its_prompt(
-    tmp_path: Path, prompt: str, config: dict[str, int]
-) -> None:
-    entry = f"{{type: llm-grader, judge: default, prompt: {prompt}, config: {{a: 1}}}}"
-    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [{entry}]}}]"
-    suite = load_text(tmp_path, text)
-    (case,) = suite.cases
-
-    assert case.assertions[0].params["prompt_program"]["config"] == config
-    assert suite.warnings == ()

@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.trace import Tracer
 
 from evalcore.errors import LoadError, UsageError
-from evalcore.formats.assertions import read_assertions
+from evalcore.formats.single_assertions import read_assertions
 from evalcore.formats.traces import read_cases
 from tests.support.otlp_files import json_lines, logged, traced
 

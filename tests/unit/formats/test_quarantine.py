@@ -16,7 +16,7 @@ from evalcore.errors import EvalError, LoadError
 from evalcore.formats.quarantine import add_entry, read_quarantine, remove_entry
 from evalcore.history.sync import sync
 from evalcore.history.trend import returning_cases
-from evalcore.model.quarantine import QuarantineEntry
+from evalcore.model.suite import QuarantineEntry
 from evalcore.storage.local import LocalStore
 
 _ACTIVE = "- {case: b, until: 2999-01-01, owner: ann, reason: flaky}\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Case, Format, Suite
 from tests.support.shell import evalcore
 from tests.unit.formats.loading import load_text, places_of, problems_of, write

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Case, Reducer, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, usage_error_of

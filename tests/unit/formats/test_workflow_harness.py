@@ -10,7 +10,7 @@ import pytest
 from evalcore.checks.dialects import AssertionType, assertion_types
 from evalcore.checks.registry import Dialect
 from evalcore.model.assertion import Assertion
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite
 from evalcore.model.target import Variant
 from evalcore.shapes import adapter

@@ -10,10 +10,9 @@ import pytest
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
 from evalcore.gates.registry import GATES, parse_gate, parse_gate_option
-from evalcore.model.gate import Decision, GateOutcome, GateResult, GateSpec
-from evalcore.model.sample import Sample
+from evalcore.model.run import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
-from evalcore.model.summary import Counts, Extreme, RequiredFailure, Summary, VariantSummary
+from evalcore.model.summary import Counts, Extreme, RequiredFailure, Sample, Summary, VariantSummary
 from evalcore.shapes import ParameterError, parameters_of
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)

@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.formats.single_gate import read_question
 from evalcore.gates.registry import parse_gate_option
-from evalcore.model.gate import GateResult
+from evalcore.model.run import GateResult
 from evalcore.pipeline.gates import decide_question
 
 

@@ -19,8 +19,8 @@ from evalcore.gates.sequential import (
     SeenValue,
     SequentialGate,
 )
-from evalcore.model.gate import GateOutcome
 from evalcore.model.iterations import Iterations, parse_iterations
+from evalcore.model.run import GateOutcome
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.pipeline.early_stop import require_early_gates
 

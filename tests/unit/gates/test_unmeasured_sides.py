@@ -9,7 +9,7 @@ import pytest
 from evalcore.formats.single_gate import read_question
 from evalcore.gates.decide import decide_gates
 from evalcore.gates.registry import parse_gate
-from evalcore.model.gate import GateResult
+from evalcore.model.run import GateResult
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.gates import decide_question

@@ -12,7 +12,7 @@ from evalcore.formats.single_gate import read_question
 from evalcore.gates.builtin import CustomGate, GateFunctions
 from evalcore.gates.decide import decide_gates, decide_run, unevaluated_gates
 from evalcore.gates.registry import GATES, parse_gate
-from evalcore.model.gate import Decision, GateOutcome, GateSpec
+from evalcore.model.run import Decision, GateOutcome, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.gates import decide_question, summarise_question

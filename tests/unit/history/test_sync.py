@@ -19,7 +19,7 @@ from evalcore.history.query import QueryError, ask
 from evalcore.history.sync import rebuild, sync
 from evalcore.history.trend import SuiteHistory, read_case_variances
 from evalcore.model.evidence import Evidence
-from evalcore.model.gate import GateSpec
+from evalcore.model.run import GateSpec
 from evalcore.model.suite import Policy, ScoreRule
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.states import reopen_damaged

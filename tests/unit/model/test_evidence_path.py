@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.evidence import (
     Evidence,
     Metrics,
     MissingPath,
-    PathSyntaxError,
     PathValue,
     find_value,
     parse_path,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import evalcore
-from evalcore.model.tolerance import ROUNDING, is_below, reaches
+from evalcore.model.scoring import ROUNDING, is_below, reaches
 
 SOURCES = Path(evalcore.__file__).parent
 
@@ -47,7 +47,7 @@ def test_no_other_module_has_a_tolerance_of_its_own() -> None:
         if isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value == 1e-9
     ]
     assert len(own) == 1
-    assert own[0].startswith("model/tolerance.py:")
+    assert own[0].startswith("model/scoring.py:")
 
 
 def test_the_queries_compare_with_the_same_tolerance() -> None:

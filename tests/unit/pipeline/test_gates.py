@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from evalcore.model.annotation import AwaitedLabels
-from evalcore.model.gate import GateOutcome, GateResult
-from evalcore.model.run import Manifest, Plan, State
+from evalcore.model.run import GateOutcome, GateResult, Manifest, Plan, State
 from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Variant
 from evalcore.pipeline.gates import decide_awaiting

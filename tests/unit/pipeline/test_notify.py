@@ -13,8 +13,7 @@ from click.testing import CliRunner, Result
 
 from evalcore.cli.main import cli
 from evalcore.errors import LoadError, SettingsError
-from evalcore.model.gate import Decision
-from evalcore.model.run import NotifyOn, NotifyPolicy
+from evalcore.model.run import Decision, NotifyOn, NotifyPolicy
 from evalcore.pipeline.finish import view_run
 from evalcore.pipeline.notify import send
 from evalcore.report.message import DecisionContext, Notice, decision_message

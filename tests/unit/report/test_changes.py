@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.suite import Quarantine, QuarantineEntry
 from evalcore.model.summary import (
     CaseState,
     Comparison,

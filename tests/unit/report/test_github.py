@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from evalcore.model.gate import Decision
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.run import Decision
+from evalcore.model.suite import Quarantine, QuarantineEntry
 from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report.github import MOST_OF_A_KIND, render
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.quarantine import Quarantine, QuarantineEntry
+from evalcore.model.suite import Quarantine, QuarantineEntry
 from evalcore.model.summary import (
     Comparison,
     Difference,

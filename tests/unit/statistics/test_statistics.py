@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.sample import Sample, Shape, UnitSums
+from evalcore.model.summary import Sample, Shape, UnitSums
 from evalcore.statistics import power as remedies
 from evalcore.statistics.intervals import (
     DIFFERENCES,

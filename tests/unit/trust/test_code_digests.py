@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.code_names import code_names
+from evalcore.model.identity import code_names
 from evalcore.suites.define import Behaviours, LocalNames
 from evalcore.trust.code_digests import CodeDigests
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 from starlette.testclient import TestClient
 
-from evalcore.annotations.label_store import LabelBook
+from evalcore.annotations.labels import LabelBook
 from evalcore.model.annotation import AnswerForm
 from evalcore.storage.address import open_store
 from evalcore.viewer.annotation_pages import answer_choices

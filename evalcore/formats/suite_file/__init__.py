@@ -1,1 +1,0 @@
-"""Suite files: cases × variants."""

@@ -238,7 +238,8 @@ class AssertionReader:
         """Return an assertion of a type; of no type is a plug-in."""
         shape = CustomAssertion if kind is None else kind.shape
         try:
-            written: dict[str, Any] = adapter_of(kind, raw)
+            validate = adapter(shape).validate_python if kind is None else kind.validate
+            written: dict[str, Any] = validate(raw)
         except ValidationError as error:
             problems.add_invalid(error, raw, shape, loc, label=label)
             return None
@@ -363,11 +364,6 @@ class AssertionReader:
             text = f"path '{path}' finds nothing: a path begins with {', '.join(ROOTS)}"
             if text not in self.path_warnings:
                 self.path_warnings.append(text)
-
-
-def adapter_of(kind: AssertionType | None, raw: Any) -> Any:
-    """Return what is written, validated by the shape of its type."""
-    return adapter(CustomAssertion).validate_python(raw) if kind is None else kind.validate(raw)
 
 
 def bare_type(name: str) -> str:

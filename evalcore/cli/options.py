@@ -11,7 +11,6 @@ import click
 
 from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
-from evalcore.gates.registry import option_forms, parse_gate_options
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.storage.address import open_store
@@ -175,7 +174,7 @@ _SCRIPT_HELP = "The script of script suites: a file or module:resource.yaml."
 _CONCURRENCY_HELP = "Items at the same time, in each process of the run."
 _STOP_HELP = "Run cases in random order, and stop as soon as the gates are decided."
 _BASELINE_HELP = "Compare with this variant, named baseline or run."
-_GATE_HELP = f"A gate in place of the suite's, repeatable: {option_forms()}."
+_GATE_HELP = "Instead of the suite's gates, repeatable: NAME, NAME=VALUE or NAME:key=value,…"
 
 
 def settings() -> Settings:
@@ -201,6 +200,7 @@ def load_options(
     `allow_imports` (those of `--allow-import`) a function that is not there is a mistake.
     """
     from evalcore.formats.options import LoadOptions
+    from evalcore.gates.registry import parse_gate_options
 
     configured = settings()
     allowed = None if allow_imports is None else (*configured.allow_imports, *allow_imports)

@@ -347,7 +347,7 @@ class RootModules:
         finally:
             sys.dont_write_bytecode = writes_bytecode
             sys.path[:] = [*path, *(str(root) for root in roots if str(root) not in path)]
-            for name, module in list(sys.modules.items()):
+            for name, module in sys.modules.copy().items():
                 if before.get(name) is module:
                     continue
                 home = next((root for root in roots if _is_below(module, root)), None)

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -112,9 +113,9 @@ class ProgressDisplay:
                         for label, (calls, longest_s) in waits.items()
                     },
                 }
-                click.echo(log_line("info", "run.waiting", fields, as_json=True), err=True)
+                _tell(log_line("info", "run.waiting", fields, as_json=True))
             else:
-                click.echo(f"{self._title}: {self.done}/{self._total}, {text}", err=True)
+                _tell(f"{self._title}: {self.done}/{self._total}, {text}")
 
     def _state(self) -> str:
         return ", ".join(filter(None, (self._counted(), waiting_text(self.waits.standing()))))
@@ -129,7 +130,7 @@ class ProgressDisplay:
         if measured and self.done < self._total:
             left_s = (self._clock() - self._started) / measured * (self._total - self.done)
             line += f", about {left_s:.0f} s left"
-        click.echo(line, err=True)
+        _tell(line)
 
     def _open_bar(self) -> None:
         from rich.console import Console, RenderableType
@@ -162,6 +163,12 @@ class ProgressDisplay:
         )
         self._bar.add_task(self._title, total=self._total, counted="")
         self._bar.start()
+
+
+def _tell(line: str) -> None:
+    """Write a line to standard error; a run goes on that nobody watches any more."""
+    with suppress(OSError):
+        click.echo(line, err=True)
 
 
 def _count_of(finished: ItemEnd) -> str:

@@ -1,4 +1,4 @@
-"""A child process that executes shards, `python -m evalcore.pipeline.process`: both ends of it.
+"""A child process that executes shards, `python -m evalcore.pipeline`: both ends of it.
 
 Parent and child are this program and trust each other: they write pickles to the child's standard
 input and output. First the parent says what the child may do, then it sends calls; the child
@@ -42,7 +42,7 @@ from evalcore.trust.processes import hide_process
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd
 
-_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline.process")
+_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline")
 _END_S: Final = 5.0
 _REPORT_EVERY_S: Final = 0.1
 _WAITS_EVERY_S: Final = 1.0
@@ -139,13 +139,17 @@ class ShardProcess:
 
     def _read(self) -> None:
         """Take what the process says until it ends."""
-        with self._stdout as stdout, suppress(EOFError, pickle.UnpicklingError):
-            while True:
-                self._take(*pickle.load(stdout))  # noqa: S301 - the process is this program
+        died: BaseException | None = None
+        try:
+            with self._stdout as stdout, suppress(EOFError, pickle.UnpicklingError):
+                while True:
+                    self._take(*pickle.load(stdout))  # noqa: S301 - the process is this program
+        except Exception as error:  # noqa: BLE001 - of who was told: the calls raise it
+            died = error
+            self._process.kill()
         self._options.waits.tell(self._process.pid, {})
-        died = self._death()
         for number in tuple(self._calls):
-            self._answered(number, died)
+            self._answered(number, died or self._death())
 
     def _take(self, kind: str, value: Any = None, outcome: object = None) -> None:
         match kind:
@@ -299,7 +303,3 @@ def main() -> None:
     # Threads of a suite may still run; nothing is left that has to be written.
     sys.stderr.flush()
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -9,6 +9,7 @@ import hashlib
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -193,4 +194,5 @@ def warn_on_standard_error(message: str) -> None:
     """Write a warning to standard error, without secrets and without control characters."""
     from evalcore.trust.text import sanitize_terminal
 
-    sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")
+    with suppress(OSError):  # nobody reads it any more
+        sys.stderr.write(f"{sanitize_terminal(PROCESS.message(message))}\n")

@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from evalcore.execution.row import ItemEnd
+from evalcore.pipeline.execute import execute_run
+from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import ImportPolicy
 from tests.support.reports import stable_report
 from tests.support.shell import Ended, evalcore
 from tests.support.worker_runs import (
@@ -83,6 +87,17 @@ def test_processes_that_cannot_start_end_the_run_with_one_message(
     assert said.count("ended before they executed anything, the last one with exit code 3") == 1
     assert f"go on with: evalcore run --resume {run.run_id}" in said
     assert "Traceback" not in said
+
+
+def test_who_is_told_of_items_and_fails_ends_the_run_and_does_not_leave_it_waiting(
+    run: StoredRun, folder: Path
+) -> None:
+    def fail(_: ItemEnd) -> None:
+        raise ValueError("nobody listens")
+
+    imports = ImportPolicy(roots=(folder,))
+    with pytest.raises(ValueError, match="nobody listens"):
+        execute_run(run, ExecuteOptions(imports=imports, workers=2, progress=fail))
 
 
 # As on a full disk, in this process and its children, every larger write fails. They may write no

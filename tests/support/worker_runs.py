@@ -30,7 +30,7 @@ from tests.support.shell import Json, environment
 
 LEASE_S = 1.0
 # The calls of a process until its next ones are held: more than the pilot, which has 32 items.
-FREE_CALLS = 60
+FREE_CALLS = 40
 
 TARGET = """\
 import asyncio

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from rich.console import Console
 
@@ -69,6 +71,21 @@ def test_a_bar_shows_the_items_that_ended_since_it_was_drawn(
         console.print(*display._bar.get_renderables())
 
     assert "60/60 60 passed" in console.export_text()
+
+
+def test_a_run_goes_on_whose_lines_nobody_reads_any_more(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    closed = os.fdopen(writer, "w", buffering=1)
+    monkeypatch.setattr("sys.stderr", closed)
+    with ProgressDisplay("s", 5, clock=clock) as display:
+        for clock.now_s in (8.0, 10.0, 12.0, 12.5, 13.0):
+            display(PASSED)
+    with pytest.raises(BrokenPipeError):
+        closed.close()
+    assert display.done == 5
 
 
 def test_skipped_items_are_no_failures(clock: Clock, capsys: pytest.CaptureFixture[str]) -> None:

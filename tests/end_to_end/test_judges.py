@@ -452,26 +452,6 @@ def test_an_echo_of_the_prompt_is_no_verdict(tmp_path: Path) -> None:
     assert (found["outcome"], len(requests)) == ("error", 3)
 
 
-def test_a_program_writes_the_prompt_of_a_judge(tmp_path: Path) -> None:
-    (tmp_path / "prompt.py").write_text(
-        "import json, sys\n"
-        "item = json.load(sys.stdin)\n"
-        "if item['config']['strict']:\n"
-        "    print('Be strict about {{output}}:', item['criteria'], item['output'])\n"
-    )
-    prompt = {"command": ["python3", "prompt.py"], "config": {"strict": True}}
-    grader = {"type": "llm-grader", "prompt": prompt}
-    found, _, (asked,) = graded(tmp_path, replies(reply(0.9)), grader, criteria="is polite")
-
-    assert (found["outcome"], found["score"]) == ("passed", 0.9)
-    assert "Be strict about { {output} }: is polite the output" in str(asked.body["messages"])
-
-    prompt["config"] = {"strict": False}
-    found, _, requests = graded(tmp_path, replies(reply(0.9)), grader, criteria="is polite")
-    assert (found["outcome"], requests) == ("error", [])
-    assert "printed nothing" in found["message"]
-
-
 @pytest.mark.parametrize("provider", ["fixture", "openai"])
 def test_what_a_target_strips_of_its_answer_is_not_graded(tmp_path: Path, provider: str) -> None:
     thought = '<think>Berlin?</think>\n{"city": "Rome"}'

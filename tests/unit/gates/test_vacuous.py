@@ -17,6 +17,9 @@ from evalcore.model.suite import ErrorPolicy, Policy, ScoreRule
 from evalcore.model.summary import Summary
 from evalcore.pipeline.gates import decide_question, summarise_question
 
+# Situations are aggregated once, in one process.
+pytestmark = pytest.mark.xdist_group("vacuous")
+
 Rows = list[dict[str, Any]]
 
 CHEAP = {"durationMs": 1, "costUsd": 0.0, "inputTokens": 1, "outputTokens": 1}
@@ -284,13 +287,19 @@ def test_nothing_measured_is_never_a_pass(situation: str, gate: GateSpec) -> Non
         assert decide_run([result], summary, evaluated=False) is Decision.ERROR
 
 
+@cache
+def measured_summary() -> Summary:
+    question = asked(history=nights(cand=good(30), base=good(30)), base=good(30), cand=good(30))
+    gates = tuple(gate for name in EVERY for gate in GATES_OF[name])
+    policy = Policy(ScoreRule.BLOCKS, gates)
+    return summarise_question(read_question({"gate": "errors", **question}), policy)
+
+
 @pytest.mark.parametrize("gate", [gate for name in EVERY for gate in GATES_OF[name]], ids=written)
 def test_measured_results_pass_the_same_gates(gate: GateSpec) -> None:
     """The bounds of the table are those that every measured result keeps."""
-    question = asked(history=nights(cand=good(30), base=good(30)), base=good(30), cand=good(30))
-    policy = Policy(ScoreRule.BLOCKS, (gate,))
-    summary = summarise_question(read_question({"gate": "errors", **question}), policy)
-    (result,) = decide_gates(policy, summary, FUNCTIONS)
+    summary = measured_summary()
+    (result,) = decide_gates(Policy(ScoreRule.BLOCKS, (gate,)), summary, FUNCTIONS)
     assert result.passed, result.message
     assert decide_run([result], summary) is Decision.PASS
 

@@ -1,4 +1,4 @@
-"""A child process that executes shards, `python -m evalcore.pipeline`: both ends of it.
+"""A child process that executes shards: both ends of it.
 
 Parent and child are this program and trust each other: they write pickles to the child's standard
 input and output. First the parent says what the child may do, then it sends calls; the child
@@ -42,7 +42,14 @@ from evalcore.trust.processes import hide_process
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd
 
-_COMMAND: Final = (sys.executable, "-P", "-m", "evalcore.pipeline")
+# A SIGINT while it imports what it needs ends it without a word.
+_PROGRAM: Final = """\
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+from evalcore.pipeline.process import main
+main()
+"""
+_COMMAND: Final = (sys.executable, "-P", "-c", _PROGRAM)
 _END_S: Final = 5.0
 _REPORT_EVERY_S: Final = 0.1
 _WAITS_EVERY_S: Final = 1.0

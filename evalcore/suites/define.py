@@ -29,6 +29,7 @@ from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_stored_cases
 from evalcore.formats.suite_file import read_suite
 from evalcore.gates.gate import Gate
+from evalcore.gates.registry import GATES
 from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value
 from evalcore.model.run import GateSpec
 from evalcore.model.suite import Source, Suite
@@ -512,7 +513,9 @@ def _mapped_variant(variant: Any) -> Any:
 
 def _gate(gate: Any, names: LocalNames) -> Any:
     if isinstance(gate, Gate | GateSpec):
-        written = {key: value for key, value in gate.params.items() if value not in (None, "")}
+        # `None` may be another value than the default, which need not be written.
+        kind = type(gate) if isinstance(gate, Gate) else GATES.get(gate.gate, Gate)
+        written = {k: value for k, value in gate.params.items() if value != getattr(kind, k, ...)}
         gate = {"gate": gate.gate, **written}
     if isinstance(gate, Mapping) and callable(function := gate.get("callable")):
         return {**gate, "callable": names.refer(function, gate.get("name"))}

@@ -110,6 +110,13 @@ def test_two_functions_of_one_name_have_two_references() -> None:
     assert len(suite.objects) == 3
 
 
+def test_none_leaves_out_what_a_gate_has_by_default() -> None:
+    suite = define_suite(**SOUND, flow=flow, gates=[gates.no_metric_regressions(latency=None)])
+    assert suite.raw["gates"] == [{"gate": "no_metric_regressions", "latency": None}]
+    plain = define_suite(**SOUND, flow=flow, gates=[gates.no_metric_regressions()])
+    assert plain.raw["gates"] == [{"gate": "no_metric_regressions"}]
+
+
 def test_the_public_names_cost_nothing_until_they_are_used() -> None:
     code = (
         "import sys, evalcore, evalcore.cli.main\n"

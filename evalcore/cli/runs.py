@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,10 +11,10 @@ import click
 import orjson
 
 from evalcore.analytics.integrity import verify_run
+from evalcore.cli.fresh_history import refresh
 from evalcore.cli.number_range import NumberRange
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
-from evalcore.cli.run_removal import delete_command
 from evalcore.cli.showing import one_line
 from evalcore.cli.verify import verify_command
 from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
@@ -27,6 +28,7 @@ from evalcore.storage.run_names import choose_run
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
+    from evalcore.pipeline.removal import Progress
     from evalcore.pipeline.watch import Watched
 
 
@@ -130,7 +132,46 @@ def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bo
     return int(exit_code([Decision(decision)]))
 
 
-for command in (list_command, verify_command, delete_command):
+@runs.command("delete")
+@click.argument("run_names", metavar="RUN...", nargs=-1, required=True)
+@click.option("--yes", is_flag=True, help="Delete them; without it they are only listed.")
+@store_option
+@json_option
+def delete_command(run_names: tuple[str, ...], yes: bool, store: str | None, as_json: bool) -> int:
+    """Delete runs with their plans, results and reports; their rows in the history stay.
+
+    If a run has to stay (a baseline, a run that another one was compared with, a running one)
+    nothing is deleted and the exit code is 2.
+    """
+    from evalcore.pipeline.removal import remove_runs, require_removable
+
+    opened = chosen_store(store)
+    runs = {run.run_id: run for run in (choose_run(opened, name) for name in run_names)}
+    refresh(opened)
+    require_removable(opened, [*runs.values()], now=datetime.now(UTC))
+    if yes:
+        remove_runs([*runs.values()], _deletion_progress(as_json=as_json))
+    if as_json:
+        click.echo(on_one_line(orjson.dumps({"deleted": yes, "runs": [*runs]}).decode()))
+        return int(ExitCode.PASS)
+    for run in runs.values():
+        click.echo(one_line(f"{'gone  ' if yes else 'delete'}  {run.run_id}  {run.keys.suite}"))
+    after = "deleted" if yes else "would be deleted; --yes deletes"
+    click.echo(f"{counted(len(runs), 'run')} {after}", err=True)
+    return int(ExitCode.PASS)
+
+
+def _deletion_progress(*, as_json: bool) -> Progress:
+    if as_json or not sys.stderr.isatty():
+        return lambda _done, _total: None
+
+    def show(done: int, total: int) -> None:
+        click.echo(f"\r{done} of {total} runs deleted", err=True, nl=done == total)
+
+    return show
+
+
+for command in (list_command, verify_command):
     runs.add_command(command)
 
 # What changes although nothing has happened.

@@ -31,7 +31,6 @@ from tests.support.suite_mutations import (
     MANIFEST,
     REFERRING_EVALS,
     REFERRING_TESTS,
-    SKILL_EVALS,
     TARGETS,
     TEST_FILE,
     WORKFLOW,
@@ -125,20 +124,6 @@ def test_a_changed_suite_loads_or_its_mistakes_are_told(
     path.write_text(dump(value, as_json=as_json), encoding="utf-8", errors="surrogatepass")
 
     attempt(path, chosen)
-
-
-@given(value=mutated(SKILL_EVALS), target=st.sampled_from([None, "echo"]))
-@mutations(60)
-def test_a_changed_evals_json_loads_or_its_mistakes_are_told(
-    folder: Path, value: Any, target: str | None
-) -> None:
-    own = folder / "skill"
-    own.mkdir(exist_ok=True)
-    (own / "targets.yaml").write_text("- {name: echo, provider: echo}")
-    path = own / "evals.json"
-    path.write_text(dump(value, as_json=True), encoding="utf-8", errors="surrogatepass")
-
-    attempt(path, LoadOptions(target=target))
 
 
 @given(named=texts, chosen=options)

@@ -110,21 +110,6 @@ TEST_FILE: Final[dict[str, Any]] = {
     ],
 }
 
-SKILL_EVALS: Final[dict[str, Any]] = {
-    "skill_name": "sorter",
-    "evals": [
-        {
-            "id": 1,
-            "name": "numbers",
-            "prompt": "Sort ${{ EVAL_X }}.",
-            "files": ["x"],
-            "expected_output": "1 2 3",
-            "assertions": ["Is sorted"],
-        },
-        {"id": "2", "prompt": "p", "expectations": [], "should_trigger": False},
-    ],
-    "evalcore": {"threshold": 0.5, "tags": ["skills"]},
-}
 TARGETS: Final[dict[str, Any]] = {
     "targets": [
         {"name": "default", "provider": "mock", "response": "${{ EVAL_X:-y }}", "latency_ms": 0.5},

@@ -31,10 +31,10 @@ from evalcore.errors import EvalError, ObjectNotFoundError, StoreError, UsageErr
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.live_runs import LiveRuns
-from evalcore.viewer.opened import OpenedComparisons, OpenedRuns
 from evalcore.viewer.queues import AnnotationQueues
 from evalcore.viewer.shelf import Recent
 from evalcore.viewer.sync import HistorySync, Regrades
+from evalcore.viewer.views.opened import OpenedComparisons, OpenedRuns
 from evalcore.viewer.views.trend import SuiteOverview, TrendPictures, read_overview
 
 if TYPE_CHECKING:

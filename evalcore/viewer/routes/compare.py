@@ -20,10 +20,10 @@ from evalcore.analytics.compare import (
 )
 from evalcore.errors import UsageError
 from evalcore.report.document import comparison_entries
-from evalcore.viewer.opened import OpenedComparison, Side
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.routes.runs import parse_key
 from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.views.opened import OpenedComparison, Side
 
 SIZE: Final = 400.0
 MARGIN: Final = 40.0

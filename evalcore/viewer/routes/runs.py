@@ -32,10 +32,10 @@ from evalcore.report.view import shown_text
 from evalcore.storage.layout import blob_key
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.live_runs import LiveRuns
-from evalcore.viewer.opened import OpenedRun
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.views.case import planned_case, read_evidence
+from evalcore.viewer.views.opened import OpenedRun
 
 router = APIRouter()
 _CASES_PER_PAGE: Final = 100

@@ -19,8 +19,8 @@ from evalcore.report.view import shown_text
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.storage.store import ObjectStore
-from evalcore.viewer.opened import OpenedRun
 from evalcore.viewer.views.calls import Exchanges, read_exchanges
+from evalcore.viewer.views.opened import OpenedRun
 from evalcore.viewer.views.texts import (
     MessageList,
     PageText,

@@ -23,7 +23,7 @@ from evalcore.service.errors import OUTAGES, ServiceError
 from evalcore.service.tables import WorkflowRow
 from evalcore.storage.layout import NameKey, suite_key
 from evalcore.storage.store import ObjectInfo, ObjectStore, StoredObject
-from evalcore.viewer.application import create_viewer, show_failure
+from evalcore.viewer.app import create_viewer, show_failure
 from evalcore.viewer.rendering import render
 from evalcore.viewer.site import CurrentSite, Site
 

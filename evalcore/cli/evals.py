@@ -40,7 +40,7 @@ def evals(context: click.Context, server: str) -> None:
 def create(server: str, file: Path) -> None:
     """Save the eval of FILE (JSON or YAML, as the API takes it)."""
     from evalcore.client import calls
-    from evalcore.service.wire.evals import CreateEval
+    from evalcore.service.models import CreateEval
 
     body = _body(CreateEval, file)
     with _client(server) as client:
@@ -87,7 +87,7 @@ def get(server: str, eval_id: str) -> None:
 def update(server: str, eval_id: str, file: Path) -> None:
     """Change the fields of an eval that FILE names."""
     from evalcore.client import calls
-    from evalcore.service.wire.evals import UpdateEval
+    from evalcore.service.models import UpdateEval
 
     body = _body(UpdateEval, file)
     with _client(server) as client:
@@ -128,7 +128,7 @@ def run(
     With --wait the exit code is 1 if one failed, was blocked, in error or cancelled.
     """
     from evalcore.client import calls
-    from evalcore.service.wire.eval_runs import BlockScope, CreateEvalRun, SingleScope
+    from evalcore.service.models import BlockScope, CreateEvalRun, SingleScope
 
     if block is not None and eval_id is not None:
         raise UsageError("--block and --eval exclude each other")

@@ -73,8 +73,7 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
 @click.pass_obj
 def migrate(database: str) -> None:
     """Bring the database to the present form of its tables, and end."""
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
+    from evalcore.service.db import open_database, upgrade
 
     async def run() -> None:
         opened = open_database(database)
@@ -109,7 +108,7 @@ def create(
     """Create the token NAME and print it: it is shown this once."""
     import orjson
 
-    from evalcore.service.access.tokens import Scope
+    from evalcore.service.auth import Scope
 
     lifetime = None if days is None else timedelta(days=days)
     issued = _with_tokens(database, lambda own: own.issue(project, name, Scope(scope), lifetime))
@@ -139,10 +138,9 @@ def revoke(database: str, token_id: str) -> None:
 
 def _with_tokens(database: str, call: Any) -> Any:
     from evalcore.errors import UsageError
-    from evalcore.service.access.tokens import Tokens
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
-    from evalcore.service.failure import ServiceError
+    from evalcore.service.auth import Tokens
+    from evalcore.service.db import open_database, upgrade
+    from evalcore.service.errors import ServiceError
 
     async def run() -> Any:
         opened = open_database(database)

@@ -26,7 +26,7 @@ from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
-from evalcore.statistics.power import PowerTest
+from evalcore.statistics.intervals import PowerTest
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import counted
 

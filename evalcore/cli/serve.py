@@ -470,8 +470,8 @@ def view(store: str | None, port: int, open_browser: bool) -> None:
 
     STORE is a folder or s3://bucket/prefix; by default EVALCORE_STORE, else .evalcore.
     """
-    from evalcore.viewer.serve import serve_viewer
-    from evalcore.viewer.store_checks import require_folder
+    from evalcore.viewer.app import serve_viewer
+    from evalcore.viewer.site import require_folder
 
     def announce(address: str) -> None:
         click.echo(f"evalcore view: {address} (Ctrl-C stops it)", err=True)

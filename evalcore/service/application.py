@@ -26,7 +26,6 @@ from evalcore.service.request_log import RequestLog
 from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
 from evalcore.service.web.project_pages import PagesRoute, ProjectPages
 from evalcore.version import VERSION
-from evalcore.viewer.head_requests import HeadRequests
 
 Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
 _FORM = "multipart/form-data"
@@ -59,7 +58,6 @@ def create_application(parts: Parts) -> FastAPI:
     application.state.parts = parts
     if parts.open_to is not None:
         application.add_middleware(OpenGuard, allowed_hosts=parts.allowed_hosts)
-    application.add_middleware(HeadRequests)
     # Added last, so that it notes what the others refuse.
     application.add_middleware(RequestLog, metrics=parts.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
@@ -134,10 +132,9 @@ def _methods_at(request: Request) -> set[str]:
         for route in routes.router.routes
         if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
     ]
-    methods = {
+    return {
         method for route in routes if route.path == routes[0].path for method in route.methods or ()
     }
-    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:

@@ -23,7 +23,7 @@ from evalcore.service.parts import Parts
 from evalcore.service.web import sign_in
 from evalcore.service.web.project_store import ProjectStore
 from evalcore.service.web.sign_in import COOKIE, PREFIX, SIGN_IN, refuse_other_sites
-from evalcore.viewer.application import create_viewer, show_failure
+from evalcore.viewer.app import create_viewer, show_failure
 from evalcore.viewer.rendering import render
 from evalcore.viewer.site import Site
 

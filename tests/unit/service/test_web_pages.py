@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from evalcore.service.access.tokens import Scope
 from evalcore.service.web.sign_in import COOKIE, own_page
-from evalcore.viewer.application import PAGES
+from evalcore.viewer.app import PAGES
 from tests.support.service import Service, local_service
 
 PAGE = {"Accept": "text/html"}

@@ -9,8 +9,14 @@ from typing import Any, Final, NamedTuple
 from evalcore.model.exchange import ProviderError
 from evalcore.recording.content import Recording, RecordingError
 from evalcore.recording.library import Library
-from evalcore.viewer.conversations import MessageList, PageMessage, conversation_of, tool_calls_of
-from evalcore.viewer.texts import PageText, TextBudget
+from evalcore.viewer.views.texts import (
+    MessageList,
+    PageMessage,
+    PageText,
+    TextBudget,
+    conversation_of,
+    tool_calls_of,
+)
 
 _MOST_CALLS: Final = 50
 _DIGEST: Final = re.compile("[0-9a-f]{64}")

@@ -1,11 +1,44 @@
-"""Messages of a conversation, as inputs, requests and replies hold them."""
+"""Foreign texts of a page: cut to a budget, read as conversations, compared word by word."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
 from typing import Any, Final, NamedTuple
 
-from evalcore.viewer.texts import PageText, TextBudget
+from evalcore.report.view import shown_text
+
+PAGE_CHARACTERS: Final = 120_000
+_LEAST: Final = 200
+
+
+class PageText(NamedTuple):
+    """A text as a page has it. `omitted` counts the characters that are left out at its end."""
+
+    text: str
+    omitted: int = 0
+    is_json: bool = False
+
+
+class TextBudget:
+    """The characters that the texts of one page may have in all; later texts get what is left."""
+
+    def __init__(self, characters: int = PAGE_CHARACTERS) -> None:
+        self._left = characters
+
+    def cut(self, value: Any, most: int) -> PageText | None:
+        """Return a text, or any other value as indented JSON, of at most `most` characters.
+
+        None stays None. Where the page is full, 200 characters are left of each text.
+        """
+        text = shown_text(value)
+        if text is None:
+            return None
+        beginning = text[: max(_LEAST, min(most, self._left))]
+        self._left -= len(beginning)
+        return PageText(beginning, len(text) - len(beginning), is_json=not isinstance(value, str))
+
 
 _MOST_MESSAGES: Final = 200
 _MESSAGE_CHARACTERS: Final = 8_000
@@ -107,3 +140,55 @@ def _attachment(segment: Mapping[str, Any]) -> str:
 
 def _text_or_none(value: Any) -> str | None:
     return value if isinstance(value, str) else None
+
+
+SAME: Final = "same"
+REMOVED: Final = "removed"
+ADDED: Final = "added"
+# The comparison of a word takes longer the more words there are: beyond these it takes seconds.
+_MOST_WORDS: Final = 1_500
+_WORD: Final = re.compile(r"\s*(?:\w+|[^\w\s])|\s+")
+
+
+class Piece(NamedTuple):
+    """Part of a text: `same` in both, `removed` from the first, or `added` in the second."""
+
+    kind: str
+    text: str
+
+
+class WordDifference(NamedTuple):
+    """The pieces that make the second text of the first, in order.
+
+    `shared` is the share of the words that both have, from 0 to 1. `compared_all` says whether
+    all words were compared; otherwise the rest of both texts is not in `pieces`.
+    """
+
+    pieces: tuple[Piece, ...]
+    shared: float
+    compared_all: bool
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether nothing differs in what was compared."""
+        return all(piece.kind == SAME for piece in self.pieces)
+
+
+def word_difference(was: str, now: str) -> WordDifference:
+    """Return what differs between two texts; at most their first 1 500 words are compared.
+
+    `same` and `removed` pieces make the first text, `same` and `added` ones the second, but for
+    white space between words, which is the second text's where only that differs.
+    """
+    all_words = [_WORD.findall(text) for text in (was, now)]
+    before, after = (words[:_MOST_WORDS] for words in all_words)
+    bare_before, bare_after = ([word.strip() for word in words] for words in (before, after))
+    matcher = SequenceMatcher(None, bare_before, bare_after)
+    pieces = []
+    for tag, start, stop, new_start, new_stop in matcher.get_opcodes():
+        removed = () if tag == "equal" else before[start:stop]
+        pieces.append(Piece(REMOVED, "".join(removed)))
+        kind = SAME if tag == "equal" else ADDED
+        pieces.append(Piece(kind, "".join(after[new_start:new_stop])))
+    shown = tuple(piece for piece in pieces if piece.text)
+    return WordDifference(shown, matcher.ratio(), max(map(len, all_words)) <= _MOST_WORDS)

@@ -89,8 +89,7 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
 @click.pass_obj
 def migrate(database: str) -> None:
     """Bring the database to the present form of its tables, and end."""
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
+    from evalcore.service.db import open_database, upgrade
 
     async def run() -> None:
         opened = open_database(database)
@@ -125,7 +124,7 @@ def create(
     """Create the token NAME and print it: it is shown this once."""
     import orjson
 
-    from evalcore.service.access.tokens import Scope
+    from evalcore.service.auth import Scope
 
     lifetime = None if days is None else timedelta(days=days)
     issued = _with_tokens(database, lambda own: own.issue(project, name, Scope(scope), lifetime))
@@ -155,10 +154,9 @@ def revoke(database: str, token_id: str) -> None:
 
 def _with_tokens(database: str, call: Any) -> Any:
     from evalcore.errors import UsageError
-    from evalcore.service.access.tokens import Tokens
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
-    from evalcore.service.failure import ServiceError
+    from evalcore.service.auth import Tokens
+    from evalcore.service.db import open_database, upgrade
+    from evalcore.service.errors import ServiceError
 
     async def run() -> Any:
         opened = open_database(database)
@@ -197,7 +195,7 @@ def evals(context: click.Context, server: str) -> None:
 def create_evals(server: str, file: Path) -> None:
     """Save the eval of FILE (JSON or YAML, as the API takes it)."""
     from evalcore.client import calls
-    from evalcore.service.wire.evals import CreateEval
+    from evalcore.service.models import CreateEval
 
     body = _body(CreateEval, file)
     with _client(server) as client:
@@ -244,7 +242,7 @@ def get(server: str, eval_id: str) -> None:
 def update(server: str, eval_id: str, file: Path) -> None:
     """Change the fields of an eval that FILE names."""
     from evalcore.client import calls
-    from evalcore.service.wire.evals import UpdateEval
+    from evalcore.service.models import UpdateEval
 
     body = _body(UpdateEval, file)
     with _client(server) as client:
@@ -285,7 +283,7 @@ def run(
     With --wait the exit code is 1 if one failed, was blocked, in error or cancelled.
     """
     from evalcore.client import calls
-    from evalcore.service.wire.eval_runs import BlockScope, CreateEvalRun, SingleScope
+    from evalcore.service.models import BlockScope, CreateEvalRun, SingleScope
 
     if block is not None and eval_id is not None:
         raise UsageError("--block and --eval exclude each other")

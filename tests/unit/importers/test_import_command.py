@@ -30,7 +30,7 @@ def test_the_flags_name_every_source_and_check() -> None:
         for source, names in {
             "deepeval": ("goldens.json", "goldens.csv", "run.json"),
             "promptfoo": ("greetings.yaml", "models.yaml", "chat.yaml"),
-            "inspect": ("basic.json", "capitals.jsonl", "riddles.csv"),
+            "inspect": ("basic.json", "capitals.jsonl", "riddles.csv", "choices.json"),
             "pydantic-evals": ("capitals.yaml", "orders.yaml", "tone.json"),
             "langsmith": ("questions.jsonl", "fields.jsonl", "experiment.csv"),
             "braintrust": ("questions.jsonl", "experiment.jsonl", "export.json"),

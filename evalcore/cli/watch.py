@@ -161,9 +161,8 @@ def _more(cases: Sequence[str]) -> str:
 
 def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
     """Run the suites once and write the notes; return the exit code."""
-    from evalcore.cli.main import call
+    from evalcore.cli.main import call, cli
     from evalcore.cli.options import settings
-    from evalcore.cli.run import run
     from evalcore.settings import repository_root
 
     notes = RoundNotes(orjson.loads(notes_file.read_bytes())["runs"])
@@ -183,6 +182,8 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
         del flags["watch"]
         return int(run_command({**flags, "reuse": True}, observe=notes.add))
 
+    run = cli.get_command(click.Context(cli), "run")
+    assert run is not None
     command = click.Command("run", callback=run_once, params=run.params)
     code = call(arguments, command)
     files, listed = ({}, set()) if opened is None else (opened.files, opened.folders)

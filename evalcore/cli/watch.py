@@ -182,8 +182,7 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
         del flags["watch"]
         return int(run_command({**flags, "reuse": True}, observe=notes.add))
 
-    run = cli.get_command(click.Context(cli), "run")
-    assert run is not None
+    run: Any = cli.get_command(click.Context(cli), "run")
     command = click.Command("run", callback=run_once, params=run.params)
     code = call(arguments, command)
     files, listed = ({}, set()) if opened is None else (opened.files, opened.folders)

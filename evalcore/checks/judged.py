@@ -477,17 +477,21 @@ class Similar(Check):
     threshold: float = DEFAULT_THRESHOLD
     judges: list[Judge] = field(default_factory=list)
 
+    @property
+    def panel(self) -> Panel:
+        """Who is asked: the first of the judges."""
+        return Panel(tuple(judge.spec for judge in self.judges) or (JudgeSpec(),))
+
     async def check(self, subject: Subject) -> Verdict:
-        """Ask the first of the judges for the embeddings; the score is graded."""
+        """Ask for the embeddings; the score is graded."""
         value = self.value
         reference = expected_text(subject.case.expected_output) if value is None else value
         texts = reference if isinstance(reference, list) else [reference]
         if not all(texts):
             return broken("there is nothing to compare with: no 'value' and no 'expected_output'")
         judges = MeteredJudges(subject.context.judges)
-        spec = self.judges[0].spec if self.judges else JudgeSpec()
         try:
-            embedded = await judges.embed(spec, [*texts, subject.output])
+            embedded = await judges.embed(self.panel.judges[0], [*texts, subject.output])
             *references, output = embedded.vectors
             score = min(1.0, max(0.0, *(cosine(vector, output) for vector in references)))
         except (TargetError, ValueError) as error:

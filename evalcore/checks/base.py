@@ -267,8 +267,8 @@ class Reader(Protocol):
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
 
-    def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
-        """Take these targets as judges, and the suite's; note names that no target has."""
+    def use_judge(self, *loc: str | int) -> None:
+        """Take the suite's judge; note that there is none."""
 
     def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
         """Return the assertions of a list at `loc`; those that are wrong are noted."""

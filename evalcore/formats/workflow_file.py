@@ -12,8 +12,7 @@ from typing import Annotated, Any, Final, Required, cast
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.datasets.reference import SCHEME, names_dataset
 from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, CustomAssertion

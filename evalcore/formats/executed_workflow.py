@@ -19,7 +19,7 @@ from evalcore.errors import EvalError, LoadError
 from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import as_json, parse_document, read_document
 from evalcore.formats.graders import Graders
-from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.targets import Targets
 from evalcore.formats.variables import variables_for
@@ -349,7 +349,7 @@ class ExecutedWorkflow:
             outer.add(loc, f"{document.file} is no workflow: it has no 'blocks'")
             return {}
         custom = CustomFiles(path.parent)
-        raw = read_workflow_texts(raw, InputOrigin(path.resolve().parent, (), problems))
+        raw = read_named_texts(raw, InputOrigin(path.resolve().parent, (), problems))
         raw = custom.with_souls(raw)
         self.file_problems += custom.file_problems
         if not self._check(raw, problems):
@@ -487,7 +487,7 @@ def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]
         problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     elif not raw["blocks"]:
         problems.add(("blocks",), "a workflow has one block at least, got none")
-    read_workflow_texts(raw, InputOrigin(None, (), problems))
+    read_named_texts(raw, InputOrigin(None, (), problems))
     workflow = read_workflow(raw, problems)
     if workflow is not None:
         for mistake in find_mistakes(workflow, with_souls=False):

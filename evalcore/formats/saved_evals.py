@@ -22,7 +22,7 @@ from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
 from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import GraderReader, Graders
-from evalcore.formats.messages import InputOrigin, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.questions import (
     QuestionKeys,
@@ -301,7 +301,7 @@ def _with_blocks(
     """Return the workflow; an empty one, with the mistake noted, if it has no mapping of blocks."""
     if isinstance(workflow.get("blocks"), dict):
         origin = InputOrigin(path.resolve().parent, (), problems)
-        return read_workflow_texts(workflow, origin), path, problems
+        return read_named_texts(workflow, origin), path, problems
     description = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
     problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     return {}, path, problems
@@ -376,7 +376,7 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
         file = folder / workflow
         workflow, folder = as_json(read_document(file).value), file.resolve().parent
     noted = Problems(document.file, document.locate)  # nothing: the file has been loaded
-    workflow = read_workflow_texts(workflow, InputOrigin(folder, (), noted))
+    workflow = read_named_texts(workflow, InputOrigin(folder, (), noted))
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
     evals = tuple(
         adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]

@@ -18,7 +18,7 @@ from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
 from evalcore.formats.documents import Document, Renames, as_json, read_document
 from evalcore.formats.graders import Graders
-from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import RawTest
 from evalcore.formats.section import (
@@ -477,7 +477,7 @@ class FlowReader:
             return None
         workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
         noted = Problems(document.file, document.locate)
-        workflow = read_workflow_texts(workflow, InputOrigin(path.parent, (), noted))
+        workflow = read_named_texts(workflow, InputOrigin(path.parent, (), noted))
         self._problems.include(noted.noted)
         return self._workflow(workflow, loc)
 
@@ -612,10 +612,7 @@ def read_suite(
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
-        origin = InputOrigin(folder, (), problems)
-        raw = read_named_texts(raw, origin)
-        if isinstance(raw.get("flow"), dict):
-            raw["flow"] = read_workflow_texts(raw["flow"], origin.below("flow"))
+        raw = read_named_texts(raw, InputOrigin(folder, (), problems))
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
     targets = Targets(
         sound.get("targets"),

@@ -20,7 +20,7 @@ from evalcore.formats.assertions import AssertionReader, CustomAssertion
 from evalcore.formats.documents import Document, as_json
 from evalcore.formats.executed_workflow import CustomFiles, judges_of, read_block, read_part
 from evalcore.formats.graders import Graders
-from evalcore.formats.messages import InputOrigin, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import NO_TEST
 from evalcore.formats.section import (
@@ -154,7 +154,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         problems.raise_if_any()
     if "eval" not in raw:
         problems.add((), "Workflow YAML has no eval section")
-    raw = read_workflow_texts(raw, InputOrigin(path.resolve().parent, (), problems))
+    raw = read_named_texts(raw, InputOrigin(path.resolve().parent, (), problems))
     versions: list[DatasetSource] = []
     raw = with_dataset_cases(raw, options, problems, versions)
     evals, misshapen, section = _checked_sections(raw, problems)

@@ -160,9 +160,7 @@ def _write(path: Path, entries: Iterable[QuarantineEntry]) -> None:
     """Write the file anew; of its comments those before the first entry stay."""
     # Readers see the old file or the new one.
     copy = path.with_name(f".{path.name}-{os.getpid()}")
-    values = [
-        {name: value for name, value in asdict(entry).items() if value} for entry in entries
-    ]
+    values = [{name: value for name, value in asdict(entry).items() if value} for entry in entries]
     try:
         lines = path.read_text("utf-8-sig").splitlines(keepends=True) if path.is_file() else []
         text = "".join(takewhile(lambda line: line.startswith("#"), lines))

@@ -380,73 +380,44 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
-    yield from _of_lists(test, (), rules)
-    turns = test.get("turns")
-    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
-        yield from _of_lists(turn, ("turns", number), rules)
-    execution = test.get("execution")
-    if execution is not None:
-        yield from _of_execution(execution, rules)
+    for key in (*_LISTS, "turns", "execution"):
+        if key in test:
+            yield from _forbidden(test[key], (key,), rules)
     for key in ("target", "targets", "flow", "hooks"):
         if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
-    workspace = test.get("workspace")
+    workspace, execution = test.get("workspace"), test.get("execution")
     if isinstance(workspace, dict):
-        for key in _WORKSPACE:
-            if workspace.get(key):
-                yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
-
-
-def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    for key in _LISTS if isinstance(part, dict) else ():
-        yield from _of_list(part.get(key), (*loc, key), rules)
-
-
-def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(execution, dict):
-        return
-    yield from _of_lists(execution, ("execution",), rules)
-    if isinstance(execution.get("target"), dict):
+        for key in filter(workspace.get, _WORKSPACE):
+            yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
+    if isinstance(execution, dict) and isinstance(execution.get("target"), dict):
         message = f"a target cannot be defined here, only named: {_INSTEAD}"
         yield ("execution", "target"), message
 
 
-def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(assertions, list):
+def _forbidden(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    """Yield what an assertion, a turn, the execution of a test or a list of them may not hold."""
+    if isinstance(part, list):
+        for number, each in enumerate(part):
+            yield from _forbidden(each, (*loc, number), rules)
+    if not isinstance(part, dict):
         return
-    for number, assertion in enumerate(assertions):
-        if not isinstance(assertion, dict) or _is_compared(assertion):
-            continue
-        yield from _of_assertion(assertion, (*loc, number), rules)
-
-
-def _is_compared(assertion: Mapping[str, Any]) -> bool:
-    written = assertion.get("type")
-    return isinstance(written, str) and written in COMPARED
-
-
-def _of_assertion(
-    assertion: Mapping[str, Any], loc: Loc, rules: RowRules
-) -> Iterator[tuple[Loc, str]]:
-    if "include" in assertion:
+    written = part.get("type")
+    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
+    if kind in COMPARED:
+        return
+    if "include" in part:
         yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
         return
-    written = assertion.get("type")
-    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
     bare = kind.removeprefix("not-")
     is_plugin = bare.startswith(_PLUGIN) or (kind and written in rules.programs)
     if bare in _PROGRAMS or (is_plugin and written not in rules.declared):
         yield (*loc, "type"), f"'{written}' runs a program: {_INSTEAD}"
         return
-    for key in _RUNS:
-        if assertion.get(key):
-            yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
+    for key in filter(part.get, _RUNS):
+        yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
     for key in _NESTED:
-        inner = assertion.get(key)
-        if isinstance(inner, list):
-            yield from _of_list(inner, (*loc, key), rules)
-        elif isinstance(inner, dict):
-            yield from _of_assertion(inner, (*loc, key), rules)
+        yield from _forbidden(part.get(key), (*loc, key), rules)
 
 
 def declared_types(suite: Any) -> frozenset[str]:

@@ -79,10 +79,8 @@ def _span_case(
 
 def _shown(messages: list[dict[str, Any]], role: str) -> Any:
     """Return messages as a case has them: of one message of text by its usual author its text."""
-    if len(messages) == 1 and set(messages[0]) == {"role", "content"}:
-        if messages[0]["role"] == role:
-            return messages[0]["content"]
-    return messages
+    content = messages[0]["content"] if messages else None
+    return content if messages == [{"role": role, "content": content}] else messages
 
 
 def _messages(value: Any, loc: Loc, role: str, problems: Problems) -> Iterator[dict[str, Any]]:
@@ -194,7 +192,8 @@ def trace_cases(path: Path, name: str, *, expect_output: bool) -> Iterator[RawTe
     line = 1
     problems = Problems(name, lambda _: line)
     yield RawTest(NO_TEST, (), problems)
-    for line, document in _documents(path, name, problems):
+    for number, document in _documents(path, name, problems):
+        line = number
         for loc, span in _entries(document, _SPANS, (), problems):
             case = _span_case(span, loc, problems, expect_output=expect_output)
             if case is not None:

@@ -639,7 +639,7 @@ def read_suite(
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
     versions: list[DatasetSource] = []
-    files = NamedFiles(folder, sound.get("columns", {}), options.datasets, versions)
+    files = NamedFiles(folder, sound.get("columns", {}), options.store, versions)
     spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
         reader,

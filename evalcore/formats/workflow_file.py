@@ -109,7 +109,7 @@ def with_dataset_cases(
         return raw
     cases: list[dict[str, Any]] = []
     rows = problems
-    for test in dataset_tests(str(written), options.datasets, _CASES, problems, versions):
+    for test in dataset_tests(str(written), options.store, _CASES, problems, versions):
         rows = test.problems
         if test.value is not NO_TEST:
             cases.append(_case(test.value, rows))

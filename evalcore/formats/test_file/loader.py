@@ -122,7 +122,7 @@ def _load(
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
     versions: list[DatasetSource] = []
-    files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
+    files = NamedFiles(path.parent, suite.get("columns", {}), options.store, versions)
 
     is_table = path.suffix.lower() in ROW_SUFFIXES
     if is_table:

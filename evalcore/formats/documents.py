@@ -378,14 +378,18 @@ class _YamlReader:
             raise _unsupported(tag, line)
         if depth >= MAX_DEPTH:
             raise RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
+        read, end = self._read, yaml.SequenceEndEvent
+        if not is_list:
+            return self._mapping(line, depth + 1)
+        values, nodes = [], []
+        while type(inner := self._following()) is not end:
+            value, node = read(inner, depth + 1)
+            values.append(value)
+            nodes.append(node)
+        return values, Lines(line, nodes)
+
+    def _mapping(self, line: int, depth: int) -> Placed:
         following, read = self._following, self._read
-        if is_list:
-            values, nodes = [], []
-            while type(inner := following()) is not yaml.SequenceEndEvent:
-                value, node = read(inner, depth + 1)
-                values.append(value)
-                nodes.append(node)
-            return values, Lines(line, nodes)
         mapping: dict[Any, Any] = {}
         lines: dict[str, Any] = {}
         merged: list[Any] = []
@@ -393,16 +397,16 @@ class _YamlReader:
             at = inner.start_mark.line + 1
             is_merge = type(inner) is yaml.ScalarEvent and inner.value == _MERGE
             if is_merge and not inner.style and inner.tag is None:
-                merged += self._merged(read(following(), depth + 1)[0], at)
+                merged += self._merged(read(following(), depth)[0], at)
                 continue
-            key, _ = read(inner, depth + 1)
+            key, _ = read(inner, depth)
             if isinstance(key, list | dict):
                 message = "not valid YAML: a key must be text, not a list or a mapping"
                 raise RefusedError(at, message)
             if key in mapping:
                 first = list(lines.values())[list(mapping).index(key)][0]
                 raise RefusedError(at, f"duplicate key {key!r} (first at line {first})")
-            mapping[key], node = read(following(), depth + 1)
+            mapping[key], node = read(following(), depth)
             lines[key if type(key) is str else str(getattr(inner, "value", key))] = at, node
         if merged:
             mapping = {**reduce(or_, merged), **mapping}

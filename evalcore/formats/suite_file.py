@@ -765,21 +765,16 @@ class _SuiteLevelReader:
         policy = self._policy()
         scorers = self._scorers(graders)
         baseline = self._baseline()
-        return SuiteDefinition(
-            name=str(self.section.get("name")),
-            format=Format.SUITE,
-            source=source,
-            policy=policy,
+        return self._settings.definition(
+            Format.SUITE,
+            source,
+            Path(source.path),
+            policy,
             targets=flow.targets,
             default_target=flow.default,
             variants=flow.variants or (DEFAULT_VARIANT,),
             baseline=baseline,
-            limits=self._settings.limits(),
-            tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
-            require_calibrated=bool(self.section.get("require_calibrated")),
-            evidence=self._settings.evidence(),
-            file_rules=self._options.file_rules,
         )
 
     def _policy(self) -> Policy:

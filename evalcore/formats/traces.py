@@ -252,7 +252,7 @@ def _entries(
 
 
 _SUFFIXES: Final = (".json", ".jsonl", ".csv", ".parquet")
-_KEPT_BY_REDACTION: Final = ("id", "assertions", "expected", "tags")
+_KEPT_BY_REDACTION: Final = ("id", "assertions", "tags")
 
 
 @with_config(STRICT)
@@ -265,7 +265,6 @@ class DatasetRow(TypedDict, total=False):
     expected_output: Any
     criteria: str | None
     assertions: list[Any] | None
-    expected: dict[str, list[Any]] | None
     fixtures: dict[str, Any] | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
@@ -364,10 +363,6 @@ def _checked(raw: RawTest) -> dict[str, Any] | None:
     problems.check_shape(value, DatasetRow, loc)
     for inner, message in forbidden_parts(value):
         problems.add((*loc, *inner), message)
-    expected = value.get("expected")
-    for block, assertions in expected.items() if isinstance(expected, dict) else ():
-        for inner, message in forbidden_parts({"assertions": assertions}):
-            problems.add((*loc, "expected", block, *inner[1:]), message)
     if problems.count > before:
         return None
     case = {field: member for field, member in value.items() if member is not None}

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.executed_workflow import read_registered_workflow
+from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.access.tokens import Caller
 from evalcore.service.database.rows import lock_owned, read_owned, select_rows
 from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow

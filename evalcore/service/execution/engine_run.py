@@ -12,10 +12,10 @@ import orjson
 
 from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import LoadError
-from evalcore.formats.executed_workflow import judges_of
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.saved_evals import TARGET, use_graders
 from evalcore.formats.single_assertions import condition_check
+from evalcore.formats.workflow_file import judges_of
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evalcore.formats.executed_workflow import find_providers, named_providers
 from evalcore.formats.options import LoadOptions
+from evalcore.formats.workflow_file import find_providers, named_providers
 from evalcore.problems import Problems
 
 

@@ -25,7 +25,7 @@ def decide_in_process(
     pool = WorkerPool(limit=1)
     try:
         job = Job(_ENTRY, (gate, imports, report))
-        name, outcome, message, details = pool.call_blocking(job, _LONGEST_S)
+        name, outcome, message, details = pool.start(pool.call(job, timeout_s=_LONGEST_S)).result()
     except TimeoutError:
         raise TargetError("timeout", f"no decision within {_LONGEST_S:g} s") from None
     finally:

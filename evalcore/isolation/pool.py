@@ -1,40 +1,41 @@
 """A pool of worker processes: jobs go to an idle one, and a job that ends its process ends alone.
 
-Each process has one job at a time as long as the limit of processes allows, so that what a job does
-to its process is its own doing. Where jobs have to share a process, or an earlier job left threads
-in it, a job whose process dies is run once more in a fresh process of its own: only what happens
-there is its result.
+Each process has one job at a time as long as the limit of processes allows. A job whose process
+dies is run once more, alone in a fresh process, if that process had other jobs before or beside it:
+only what happens there is its result. A process in which a job was cancelled gets no further one:
+the job's threads may still run.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import os
 import pickle
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from evalcore.errors import EvalError, TargetError
-from evalcore.isolation.protocol import (
-    LONGEST_LINE,
-    Kind,
-    MessageError,
-    decode_error,
-    ended_how,
-    kill_group,
-    read_message,
-)
+from evalcore.isolation.protocol import LONGEST_LINE, decode_error, ended_how, kill_group
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
-from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
+from evalcore.trust.processes import MARK_NAME, hide_process, total_memory, watchdog
 
-_COMMAND: Final = (sys.executable, "-u", "-P", "-m", "evalcore.isolation.worker")
+# A SIGINT while it imports what it needs ends it without a word.
+_PROGRAM: Final = """\
+import signal
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+from evalcore.isolation.worker import main
+main()
+"""
+_COMMAND: Final = (sys.executable, "-u", "-P", "-c", _PROGRAM)
 # Processes beside which further jobs share, and how many jobs share one at most.
 _MOST_PROCESSES: Final = 16
 _MOST_SHARING: Final = 64
@@ -51,11 +52,13 @@ _CANCEL_S: Final = 2.0
 # A process that has closed its pipe ends soon, or it has only closed its pipe.
 _EXIT_CODE_S: Final = 2.0
 _LEAVE_S: Final = 2.0
+# One of the engine's own returns what limits lent it, which may take a store some time.
+_LEAVE_ENGINE_S: Final = 5.0
 # Of the machine's memory: what the data of one process may take.
 _MEMORY_SHARE: Final = 0.75
 _LEAST_MEMORY: Final = 1 << 30
-_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
+T = TypeVar("T")
 Answer = Callable[[str, Any], Coroutine[Any, Any, Any]]
 
 
@@ -67,13 +70,15 @@ async def no_answer(name: str, value: Any) -> Any:  # noqa: ARG001 - as `Answer`
 class Launch(NamedTuple):
     """How processes start: the program, its environment and folder, and its bytes of data.
 
-    None: those of this process, and a share of the machine's memory.
+    None: those of this process without its keys, and a share of the machine's memory. Jobs of an
+    engine's process raise `ProcessDiedError` if it dies, and are not run once more.
     """
 
-    command: Sequence[str] = _COMMAND
+    command: Sequence[str] = ()
     environment: Mapping[str, str] | None = None
     folder: Path | None = None
     memory: int | None = None
+    is_engine: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +94,16 @@ class Job:
     answer: Answer = no_answer
 
 
-class _LostError(Exception):
-    """A process ended while it had a job; `ambiguous`: something else may have ended it."""
+class ProcessDiedError(EvalError):
+    """A process ended although nobody had asked it to; `was_ready`: it had begun to execute."""
 
-    def __init__(self, message: str, *, ambiguous: bool) -> None:
-        super().__init__(message)
-        self.ambiguous = ambiguous
+    def __init__(self, how: str, was_ready: bool = True, reason: str = "") -> None:
+        super().__init__(how, was_ready, reason)
+        self.how, self.was_ready = how, was_ready
+        self.reason = reason or f"its worker process ended with {how} before it answered"
+
+    def __str__(self) -> str:
+        return self.how
 
 
 @dataclass(slots=True, eq=False)
@@ -104,24 +113,24 @@ class _Running:
     answer: Answer
     note_loaded: Callable[[], None]
     result: asyncio.Future[Any]
-    begins_alone: bool
     has_begun: bool = False
-    left: bool = False
     questions: set[asyncio.Task[None]] = field(default_factory=set)
 
 
 class _Process:
-    """A worker process; `jobs` counts those that it has been given."""
+    """A worker process; `jobs` counts those that it has been given, `begun` all that it ever had.
+
+    It is given jobs as long as it is `usable`.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, warm: Callable[[], None]) -> None:
-        self.jobs = 0
-        self.alone = self.used = self.is_warm = False
+        self.jobs = self.begun = 0
+        self.alone = self.is_warm = False
         self.usable = True
         self._process = process
         self._warm = warm
         self._running: dict[int, _Running] = {}
-        self._count = 0
-        self._reason: str | None = None
+        self._reason = ""
         self.ended = asyncio.create_task(self._read())
         self._shown = asyncio.create_task(self._show())
 
@@ -131,17 +140,18 @@ class _Process:
     ) -> _Process:
         """Start a process; raise `OSError`."""
         hide_process()
-        withheld = {PLAN_KEY, RUN_KEY}
-        inherited = os.environ if launch.environment is None else launch.environment
-        env = {name: value for name, value in inherited.items() if name not in withheld}
+        env = launch.environment
+        if env is None:
+            withheld = {PLAN_KEY, RUN_KEY}
+            env = {name: value for name, value in os.environ.items() if name not in withheld}
         process = await asyncio.create_subprocess_exec(
-            *launch.command,
+            *(launch.command or _COMMAND),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             limit=LONGEST_LINE,
             cwd=launch.folder,
-            env=env | {MARK_NAME: watchdog().mark},
+            env={**env, MARK_NAME: watchdog().mark},
             start_new_session=True,
         )
         watchdog().began(process.pid)
@@ -155,24 +165,19 @@ class _Process:
     async def perform(
         self, job: Job, payload: bytes, answer: Answer, note_loaded: Callable[[], None]
     ) -> Any:
-        """Return the result of a job; raise `TargetError`, `_LostError` if its process ends.
+        """Return the result of a job; raise `TargetError`, `ProcessDiedError`.
 
         Cancelled, the job is cancelled; if it does not obey, the process is killed.
         """
+        self.begun += 1
         if self.ended.done():  # since the job was given to it
-            raise _LostError("its worker process ended", ambiguous=True)
-        # Other jobs in this process, or earlier ones: until the process says that nothing is left.
-        alone = not self._running and not self.used
+            raise ProcessDiedError(await self.ended, was_ready=False)
         loop = asyncio.get_running_loop()
-        running = _Running(answer, note_loaded, loop.create_future(), alone)
-        for other in self._running.values():
-            other.begins_alone = False
-        self._count += 1
-        number, self.used = self._count, True
+        number, running = self.begun, _Running(answer, note_loaded, loop.create_future())
         self._running[number] = running
         limit = loop.call_later(_LONGEST_IMPORT_S, self._import_too_long, running)
         try:
-            self._write((Kind.JOB, number, job.entry, payload))
+            self._write(("job", number, job.entry, payload))
             # To await the result itself would cancel it with the task, and no answer to the
             # cancellation could be told from none.
             return await asyncio.shield(running.result)
@@ -215,10 +220,11 @@ class _Process:
             sys.stderr.flush()
 
     async def _cancel(self, number: int, running: _Running) -> None:
-        """Cancel a job of a process that goes on if it obeys."""
-        self._write((Kind.CANCEL, number))
+        """Cancel a job; the others of its process go on if it obeys."""
+        self.usable = False
+        self._write(("cancel", number))
         await asyncio.wait((running.result,), timeout=_CANCEL_S)
-        if running.left or not running.result.done():
+        if not running.result.done():
             self._kill("another item's code in the same process did not end at its time limit")
 
     def _kill(self, reason: str) -> None:
@@ -237,58 +243,57 @@ class _Process:
         if (stdin := self._process.stdin) is not None and not stdin.is_closing():
             stdin.write(pickle.dumps(message))
 
-    async def _read(self) -> None:
-        """Take what the process says until it ends, with all that it has started."""
+    async def _read(self) -> str:
+        """Take what the process says until it ends, with all that it has started; return how."""
         stdout = self._process.stdout
         broken = ""
         try:
             while stdout is not None and (line := await stdout.readline()).endswith(b"\n"):
-                self._take(read_message(line))
+                self._take(json.loads(line))
         except OSError:
             pass
-        except ValueError as error:  # a line without an end, too
+        except (ValueError, RecursionError) as error:  # a line without an end, too
             broken = f"its worker process sent what is no answer: {error}"
         self.usable = False
         with suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _EXIT_CODE_S)
         kill_group(self._process.pid)
-        code = await self._process.wait()
+        how = ended_how(await self._process.wait())
         watchdog().ended(self._process.pid)
-        how = f"its worker process ended with {ended_how(code)} before it answered"
         for running in self._running.values():
             if not running.result.done():
-                reason = broken or self._reason or how
-                lost = _LostError(reason, ambiguous=not running.begins_alone)
-                running.result.set_exception(lost)
+                died = ProcessDiedError(how, running.has_begun, broken or self._reason)
+                running.result.set_exception(died)
+        return how
 
-    def _take(self, message: list[Any]) -> None:
-        kind, number, *values = message
-        running = self._running.get(number) if isinstance(number, int) else None
+    def _take(self, message: object) -> None:
+        match message:
+            case [str(kind), int(number), *values]:
+                running = self._running.get(number)
+            case _:
+                raise ValueError("no list of values")
         if running is None or running.result.done():
             return
         if not self.is_warm:
             self.is_warm = True
             self._warm()
-        if kind == Kind.LOADED and values:
-            if len(self._running) == 1 and values[0] is True:
-                running.begins_alone = True
-            running.has_begun = True
-            running.note_loaded()
-        elif kind == Kind.ASK and len(values) == 3:
-            question = asyncio.create_task(self._answer(number, running, *values))
-            running.questions.add(question)
-            question.add_done_callback(running.questions.discard)
-        elif kind == Kind.DONE and values:
-            running.result.set_result(values[0])
-        elif kind == Kind.FAILED and values:
-            running.left = values[1:] == [True]
-            running.result.set_exception(decode_error(values[0]))
-        elif kind == Kind.BROKEN and values:
-            lost = _LostError(str(values[0]), ambiguous=not running.begins_alone)
-            running.result.set_exception(lost)
-            self._kill("another item broke their worker process")
-        else:
-            raise MessageError(f"unknown message {kind!r:.40}")
+        match kind, values:
+            case "loaded", []:
+                running.has_begun = True
+                running.note_loaded()
+            case "ask", [question, name, value]:
+                asked = asyncio.create_task(self._answer(number, running, question, name, value))
+                running.questions.add(asked)
+                asked.add_done_callback(running.questions.discard)
+            case "done", [value]:
+                running.result.set_result(value)
+            case "failed", [error]:
+                running.result.set_exception(decode_error(error))
+            case "broken", [reason]:
+                running.result.set_exception(ProcessDiedError("an error", reason=str(reason)))
+                self._kill("another item broke their worker process")
+            case _:
+                raise ValueError(f"unknown message {kind!r:.40}")
 
     async def _answer(
         self, number: int, running: _Running, question: Any, name: Any, value: Any
@@ -300,7 +305,7 @@ class _Process:
             answer, is_answered = error, False
         except Exception as error:  # noqa: BLE001 - what a worker asks may be anything
             answer, is_answered = TargetError("process", f"{type(error).__name__}: {error}"), False
-        self._write((Kind.REPLY, number, question, is_answered, answer))
+        self._write(("reply", number, question, is_answered, answer))
 
 
 class WorkerPool:
@@ -328,12 +333,16 @@ class WorkerPool:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def call(
-        self, job: Job, waiting: Callable[[], AbstractContextManager[object]] = nullcontext
+        self,
+        job: Job,
+        waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
+        timeout_s: float | None = None,
     ) -> Any:
-        """Return what the job returns, as JSON values; raise `TargetError`.
+        """Return what the job returns, as JSON values; raise `TargetError`, `ProcessDiedError`.
 
-        `waiting` is entered until the job's process runs and its code is imported. Cancelled, the
-        job's process is ended unless the job obeys soon.
+        `waiting` is entered until the job's process runs and its code is imported. From then on it
+        has `timeout_s`; raise `TimeoutError`. Cancelled, the job's process is ended unless the job
+        obeys soon.
         """
         loop = asyncio.get_running_loop()
         loaded: asyncio.Future[None] = loop.create_future()
@@ -355,31 +364,22 @@ class WorkerPool:
             asyncio.run_coroutine_threadsafe(performed, self._running_loop())
         )
         try:
-            with waiting():
-                await asyncio.wait((loaded, result), return_when=asyncio.FIRST_COMPLETED)
-            return await result
+            async with asyncio.timeout(None) as clock:
+                with waiting():
+                    await asyncio.wait((loaded, result), return_when=asyncio.FIRST_COMPLETED)
+                if timeout_s is not None:
+                    clock.reschedule(loop.time() + timeout_s)
+                return await result
         finally:
             result.cancel()
 
-    async def call_within(self, job: Job, timeout_s: float) -> Any:
-        """Return what the job returns; raise `TimeoutError` if that takes longer once it began."""
-        loop = asyncio.get_running_loop()
-        async with asyncio.timeout(None) as clock:
-
-            @contextmanager
-            def waiting() -> Iterator[None]:
-                try:
-                    yield
-                finally:
-                    if not clock.expired():
-                        clock.reschedule(loop.time() + timeout_s)
-
-            return await self.call(job, waiting)
-
-    def call_blocking(self, job: Job, timeout_s: float) -> Any:
-        """Return what the job returns, in a thread without an event loop; as `call_within`."""
-        within = self.call_within(job, timeout_s)
-        return asyncio.run_coroutine_threadsafe(within, self._running_loop()).result()
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin a coroutine, as `call`, in the pool's event loop; from any other thread."""
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._running_loop())
+        except TargetError:
+            work.close()
+            raise
 
     def close(self) -> None:
         """End the processes; their exit handlers have a moment to run."""
@@ -412,9 +412,11 @@ class WorkerPool:
             process = await self._lease(alone=alone)
             try:
                 return await process.perform(job, payload, answer, note_loaded)
-            except _LostError as lost:
-                if alone or not lost.ambiguous:
-                    raise TargetError("process", str(lost)) from None
+            except ProcessDiedError as died:
+                if self._launch.is_engine:
+                    raise
+                if alone or process.begun == 1:
+                    raise TargetError("process", died.reason) from None
                 alone = True
             finally:
                 process.jobs -= 1
@@ -435,7 +437,7 @@ class WorkerPool:
 
     def _assign(self) -> None:
         """Give processes to the jobs that have waited longest; start further ones for the rest."""
-        for process in [process for process in self._processes if not process.usable]:
+        for process in [each for each in self._processes if not (each.usable or each.jobs)]:
             self._processes.remove(process)
             self._keep(process.end())
         waiting, self._waiting = self._waiting, []
@@ -458,12 +460,13 @@ class WorkerPool:
 
     def _process_for(self, alone: bool) -> _Process | None:
         """Return an idle process, the one used last; if there can be no further one, any."""
-        idle = (process for process in reversed(self._processes) if not process.jobs)
+        usable = [each for each in reversed(self._processes) if each.usable]
         # A job that has to be alone gets a process that nothing has run in.
-        process = next((each for each in idle if not (alone and each.used)), None)
+        idle = (each for each in usable if not (each.jobs or (alone and each.begun)))
+        process = next(idle, None)
         if process is not None or alone or self._room() > 0 or self._starting:
             return process
-        shared = [each for each in self._processes if not each.alone]
+        shared = [each for each in usable if not each.alone]
         least = min(shared, key=lambda each: each.jobs, default=None)
         return least if least is not None and least.jobs < _MOST_SHARING else None
 
@@ -515,21 +518,10 @@ class WorkerPool:
         if self._growth is not None:
             self._growth.cancel()
         processes, self._processes = self._processes, []
-        await asyncio.gather(*(each.end(_LEAVE_S) for each in processes), return_exceptions=True)
+        patience_s = _LEAVE_ENGINE_S if self._launch.is_engine else _LEAVE_S
+        await asyncio.gather(*(each.end(patience_s) for each in processes), return_exceptions=True)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_LEAVE_S)
-
-
-def total_memory() -> int | None:
-    """Return how many bytes of memory the machine has, or the container; None if not known."""
-    try:
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
-    try:
-        return min(total, int(_CGROUP.read_text()))
-    except (OSError, ValueError):  # no container, or one without a limit (`max`)
-        return total

@@ -47,13 +47,11 @@ _SHOWN_AT_ONCE: Final = 65_536
 _GROW_AFTER_S: Final = 0.1
 _LONGEST_IMPORT_S: Final = 120.0
 # A process answers a cancellation well before this (`worker`), on a busy machine too; later, its
-# interpreter itself is held up and it is killed.
-_CANCEL_S: Final = 2.0
-# A process that has closed its pipe ends soon, or it has only closed its pipe.
-_EXIT_CODE_S: Final = 2.0
-_LEAVE_S: Final = 2.0
-# One of the engine's own returns what limits lent it, which may take a store some time.
-_LEAVE_ENGINE_S: Final = 5.0
+# interpreter itself is held up and it is killed. One that has closed its pipe ends as soon, or it
+# has only closed its pipe.
+_ANSWER_S: Final = 2.0
+# A process returns what limits lent it, which may take a store some time, and runs exit handlers.
+_LEAVE_S: Final = 5.0
 # Of the machine's memory: what the data of one process may take.
 _MEMORY_SHARE: Final = 0.75
 _LEAST_MEMORY: Final = 1 << 30
@@ -68,7 +66,7 @@ async def no_answer(name: str, value: Any) -> Any:  # noqa: ARG001 - as `Answer`
 
 
 class Launch(NamedTuple):
-    """How processes start: the program, its environment and folder, and its bytes of data.
+    """How processes start: the program, its environment and folder, its bytes of data, its imports.
 
     None: those of this process without its keys, and a share of the machine's memory. Jobs of an
     engine's process raise `ProcessDiedError` if it dies, and are not run once more.
@@ -78,6 +76,7 @@ class Launch(NamedTuple):
     environment: Mapping[str, str] | None = None
     folder: Path | None = None
     memory: int | None = None
+    preload: Sequence[str] = ()
     is_engine: bool = False
 
 
@@ -98,22 +97,23 @@ class ProcessDiedError(EvalError):
     """A process ended although nobody had asked it to; `was_ready`: it had begun to execute."""
 
     def __init__(self, how: str, was_ready: bool = True, reason: str = "") -> None:
-        super().__init__(how, was_ready, reason)
-        self.how, self.was_ready = how, was_ready
+        super().__init__(how)
+        self.was_ready = was_ready
         self.reason = reason or f"its worker process ended with {how} before it answered"
-
-    def __str__(self) -> str:
-        return self.how
 
 
 @dataclass(slots=True, eq=False)
 class _Running:
-    """A job that a process has, or that waits for one."""
+    """A job that a process has, or that waits for one; `result` is that of its latest process.
 
+    `loaded` ends when its code is imported.
+    """
+
+    entry: str
+    payload: bytes
     answer: Answer
-    note_loaded: Callable[[], None]
-    result: asyncio.Future[Any]
-    has_begun: bool = False
+    loaded: Future[None] = field(default_factory=Future)
+    result: asyncio.Future[Any] = field(init=False)
     questions: set[asyncio.Task[None]] = field(default_factory=set)
 
 
@@ -123,21 +123,17 @@ class _Process:
     It is given jobs as long as it is `usable`.
     """
 
-    def __init__(self, process: asyncio.subprocess.Process, warm: Callable[[], None]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.jobs = self.begun = 0
-        self.alone = self.is_warm = False
-        self.usable = True
+        self.alone, self.usable = False, True
+        self.warm_since: float | None = None
         self._process = process
-        self._warm = warm
         self._running: dict[int, _Running] = {}
-        self._reason = ""
         self.ended = asyncio.create_task(self._read())
         self._shown = asyncio.create_task(self._show())
 
     @classmethod
-    async def start(
-        cls, launch: Launch, preload: Sequence[str], warm: Callable[[], None]
-    ) -> _Process:
+    async def start(cls, launch: Launch) -> _Process:
         """Start a process; raise `OSError`."""
         hide_process()
         env = launch.environment
@@ -158,13 +154,11 @@ class _Process:
         total, limit = total_memory(), launch.memory
         if limit is None and total is not None:
             limit = max(_LEAST_MEMORY, int(total * _MEMORY_SHARE))
-        started = cls(process, warm)
-        started._write((list(sys.path), limit, tuple(preload)))
+        started = cls(process)
+        started._write((list(sys.path), limit, tuple(launch.preload)))
         return started
 
-    async def perform(
-        self, job: Job, payload: bytes, answer: Answer, note_loaded: Callable[[], None]
-    ) -> Any:
+    async def perform(self, running: _Running) -> Any:
         """Return the result of a job; raise `TargetError`, `ProcessDiedError`.
 
         Cancelled, the job is cancelled; if it does not obey, the process is killed.
@@ -172,25 +166,35 @@ class _Process:
         self.begun += 1
         if self.ended.done():  # since the job was given to it
             raise ProcessDiedError(await self.ended, was_ready=False)
-        loop = asyncio.get_running_loop()
-        number, running = self.begun, _Running(answer, note_loaded, loop.create_future())
+        loop, number = asyncio.get_running_loop(), self.begun
+        running.result = loop.create_future()
         self._running[number] = running
-        limit = loop.call_later(_LONGEST_IMPORT_S, self._import_too_long, running)
+        ends = asyncio.wrap_future(running.loaded), running.result
         try:
-            self._write(("job", number, job.entry, payload))
+            self._write(("job", number, running.entry, running.payload))
+            until = asyncio.FIRST_COMPLETED
+            done, _ = await asyncio.wait(ends, timeout=_LONGEST_IMPORT_S, return_when=until)
+            if not done:
+                self.usable = False
+                kill_group(self._process.pid)
+                limit = f"{_LONGEST_IMPORT_S:g} s"
+                raise TargetError("import", f"importing it took longer than {limit}")
             # To await the result itself would cancel it with the task, and no answer to the
             # cancellation could be told from none.
             return await asyncio.shield(running.result)
         except asyncio.CancelledError:
-            await asyncio.shield(self._cancel(number, running))
+            self.usable = False
+            self._write(("cancel", number))
+            await asyncio.shield(asyncio.wait((running.result,), timeout=_ANSWER_S))
+            if not running.result.done():
+                kill_group(self._process.pid)
             raise
         finally:
-            limit.cancel()
             if not running.result.cancel() and not running.result.cancelled():
                 running.result.exception()  # or asyncio logs that it was never retrieved
             for question in running.questions:
                 question.cancel()
-            self._running.pop(number, None)
+            del self._running[number]
 
     async def end(self, patience_s: float = 0) -> None:
         """Let the process end by itself for so long, then kill it with all that it started."""
@@ -219,25 +223,6 @@ class _Process:
             sys.stderr.write(data.decode(errors="replace"))
             sys.stderr.flush()
 
-    async def _cancel(self, number: int, running: _Running) -> None:
-        """Cancel a job; the others of its process go on if it obeys."""
-        self.usable = False
-        self._write(("cancel", number))
-        await asyncio.wait((running.result,), timeout=_CANCEL_S)
-        if not running.result.done():
-            self._kill("another item's code in the same process did not end at its time limit")
-
-    def _kill(self, reason: str) -> None:
-        self.usable = False
-        self._reason = reason
-        kill_group(self._process.pid)
-
-    def _import_too_long(self, running: _Running) -> None:
-        if not running.has_begun and not running.result.done():
-            message = f"importing it took longer than {_LONGEST_IMPORT_S:g} s"
-            running.result.set_exception(TargetError("import", message))
-            self._kill("another item's import in the same process did not end")
-
     def _write(self, message: tuple[Any, ...]) -> None:
         """Send a message; the reader says how the process ended if nobody takes it."""
         if (stdin := self._process.stdin) is not None and not stdin.is_closing():
@@ -252,35 +237,30 @@ class _Process:
                 self._take(json.loads(line))
         except OSError:
             pass
-        except (ValueError, RecursionError) as error:  # a line without an end, too
+        except (ValueError, TypeError, RecursionError) as error:  # a line without an end, too
             broken = f"its worker process sent what is no answer: {error}"
         self.usable = False
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _EXIT_CODE_S)
+            await asyncio.wait_for(self._process.wait(), _ANSWER_S)
         kill_group(self._process.pid)
         how = ended_how(await self._process.wait())
         watchdog().ended(self._process.pid)
         for running in self._running.values():
             if not running.result.done():
-                died = ProcessDiedError(how, running.has_begun, broken or self._reason)
+                died = ProcessDiedError(how, running.loaded.done(), broken)
                 running.result.set_exception(died)
         return how
 
-    def _take(self, message: object) -> None:
-        match message:
-            case [str(kind), int(number), *values]:
-                running = self._running.get(number)
-            case _:
-                raise ValueError("no list of values")
+    def _take(self, message: Any) -> None:
+        kind, number, *values = message
+        running = self._running.get(number)
         if running is None or running.result.done():
             return
-        if not self.is_warm:
-            self.is_warm = True
-            self._warm()
+        self.warm_since = self.warm_since or asyncio.get_running_loop().time()
         match kind, values:
             case "loaded", []:
-                running.has_begun = True
-                running.note_loaded()
+                if not running.loaded.done():
+                    running.loaded.set_result(None)
             case "ask", [question, name, value]:
                 asked = asyncio.create_task(self._answer(number, running, question, name, value))
                 running.questions.add(asked)
@@ -291,7 +271,7 @@ class _Process:
                 running.result.set_exception(decode_error(error))
             case "broken", [reason]:
                 running.result.set_exception(ProcessDiedError("an error", reason=str(reason)))
-                self._kill("another item broke their worker process")
+                kill_group(self._process.pid)
             case _:
                 raise ValueError(f"unknown message {kind!r:.40}")
 
@@ -316,11 +296,10 @@ class WorkerPool:
 
     def __init__(
         self,
-        preload: Sequence[str] = (),
         limit: int = _MOST_PROCESSES,
         launch: Launch = Launch(),  # noqa: B008 - a constant
     ) -> None:
-        self._preload, self._limit, self._launch = tuple(preload), limit, launch
+        self._limit, self._launch = limit, launch
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -328,7 +307,6 @@ class WorkerPool:
         self._processes: list[_Process] = []
         self._waiting: list[tuple[asyncio.Future[_Process], bool, float]] = []
         self._starting = 0
-        self._warmed_at = 0.0
         self._growth: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -344,25 +322,16 @@ class WorkerPool:
         has `timeout_s`; raise `TimeoutError`. Cancelled, the job's process is ended unless the job
         obeys soon.
         """
-        loop = asyncio.get_running_loop()
-        loaded: asyncio.Future[None] = loop.create_future()
-
-        def note_loaded() -> None:
-            loop.call_soon_threadsafe(lambda: None if loaded.done() else loaded.set_result(None))
-
-        context = contextvars.copy_context()
+        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
 
         async def answer(name: str, value: Any) -> Any:
             # In the context of this job: the process may have been started for another one.
-            future = context.copy().run(
-                asyncio.run_coroutine_threadsafe, job.answer(name, value), loop
-            )
-            return await asyncio.wrap_future(future)
+            start, asked = asyncio.run_coroutine_threadsafe, job.answer(name, value)
+            return await asyncio.wrap_future(context.copy().run(start, asked, loop))
 
-        performed = self._perform(job, pickle.dumps(job.payload), answer, note_loaded)
-        result = asyncio.wrap_future(
-            asyncio.run_coroutine_threadsafe(performed, self._running_loop())
-        )
+        running = _Running(job.entry, pickle.dumps(job.payload), answer)
+        loaded = asyncio.wrap_future(running.loaded)
+        result = asyncio.wrap_future(self.start(self._perform(running)))
         try:
             async with asyncio.timeout(None) as clock:
                 with waiting():
@@ -404,14 +373,15 @@ class WorkerPool:
                 self._thread.start()
             return self._loop
 
-    async def _perform(
-        self, job: Job, payload: bytes, answer: Answer, note_loaded: Callable[[], None]
-    ) -> Any:
-        alone = False
+    async def _perform(self, running: _Running) -> Any:
+        alone, loop = False, asyncio.get_running_loop()
         while True:
-            process = await self._lease(alone=alone)
+            given: asyncio.Future[_Process] = loop.create_future()
+            self._waiting.append((given, alone, loop.time()))
+            self._assign()
             try:
-                return await process.perform(job, payload, answer, note_loaded)
+                process = await given
+                return await process.perform(running)
             except ProcessDiedError as died:
                 if self._launch.is_engine:
                     raise
@@ -419,21 +389,9 @@ class WorkerPool:
                     raise TargetError("process", died.reason) from None
                 alone = True
             finally:
-                process.jobs -= 1
-                self._assign()
-
-    async def _lease(self, *, alone: bool) -> _Process:
-        loop = asyncio.get_running_loop()
-        given: asyncio.Future[_Process] = loop.create_future()
-        self._waiting.append((given, alone, loop.time()))
-        self._assign()
-        try:
-            return await given
-        except asyncio.CancelledError:
-            if given.done() and not given.cancelled() and given.exception() is None:
-                given.result().jobs -= 1
-                self._assign()
-            raise
+                if given.done() and not given.cancelled() and given.exception() is None:
+                    given.result().jobs -= 1
+                    self._assign()
 
     def _assign(self) -> None:
         """Give processes to the jobs that have waited longest; start further ones for the rest."""
@@ -466,9 +424,8 @@ class WorkerPool:
         process = next(idle, None)
         if process is not None or alone or self._room() > 0 or self._starting:
             return process
-        shared = [each for each in usable if not each.alone]
-        least = min(shared, key=lambda each: each.jobs, default=None)
-        return least if least is not None and least.jobs < _MOST_SHARING else None
+        shared = (each for each in usable if not each.alone and each.jobs < _MOST_SHARING)
+        return min(shared, key=lambda each: each.jobs, default=None)
 
     def _room(self) -> int:
         return self._limit - len(self._processes) - self._starting
@@ -477,26 +434,25 @@ class WorkerPool:
         """Start a process for each job that has waited and that none is starting for."""
         self._growth = None
         now = asyncio.get_running_loop().time()
+        warm = [each.warm_since for each in self._processes if each.warm_since is not None]
+        warmed_at = min(warm, default=0.0)
         long = [
             alone
             for given, alone, since in self._waiting
             if not given.done()
-            and (alone or not self._processes or now - max(since, self._warmed_at) > _GROW_AFTER_S)
+            and (alone or not self._processes or now - max(since, warmed_at) > _GROW_AFTER_S)
         ]
-        cold = self._starting + sum(not process.is_warm for process in self._processes)
+        cold = self._starting + len(self._processes) - len(warm)
         room = max(self._room(), 1) if any(long) else self._room()
         for _ in range(min(len(long) - self._starting, room, max(2, os.cpu_count() or 1) - cold)):
             self._starting += 1
             self._keep(self._start())
         self._assign()
 
-    def _note_warm(self) -> None:
-        self._warmed_at = self._warmed_at or asyncio.get_running_loop().time()
-
     async def _start(self) -> None:
         """Start a process, and give it to a job."""
         try:
-            started = await _Process.start(self._launch, self._preload, self._note_warm)
+            started = await _Process.start(self._launch)
             self._processes.append(started)
         except OSError as error:
             if not self._processes:
@@ -518,8 +474,7 @@ class WorkerPool:
         if self._growth is not None:
             self._growth.cancel()
         processes, self._processes = self._processes, []
-        patience_s = _LEAVE_ENGINE_S if self._launch.is_engine else _LEAVE_S
-        await asyncio.gather(*(each.end(patience_s) for each in processes), return_exceptions=True)
+        await asyncio.gather(*(each.end(_LEAVE_S) for each in processes), return_exceptions=True)
         tasks = asyncio.all_tasks() - {asyncio.current_task()}
         for task in tasks:
             task.cancel()

@@ -19,7 +19,6 @@ import resource
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
 from itertools import count
 from json import JSONEncoder
@@ -31,22 +30,16 @@ from evalcore.isolation.protocol import LONGEST_LINE, encode_error, take_pipes
 from evalcore.trust.imports import FOREIGN_THREAD, text_of_error
 from evalcore.trust.processes import hide_process
 
-Entry = Callable[[Any, "Engine"], Awaitable[Any]]
-
 # A job may have replaced `json.dumps`.
 _encode: Final = JSONEncoder(separators=(",", ":")).encode
-# How long (seconds) the thread of a cancelled function has to end; it cannot be stopped.
-_CANCEL_S: Final = 0.6
+# The thread of a cancelled function cannot be stopped: it has 0.6 s to end.
+_CANCEL_LOOKS, _CANCEL_LOOK_S = 60, 0.01
 # Below the engine's patience with a process that is to end.
 _END_S: Final = 1.5
 # An engine that is dead does not end it.
 _LONGEST_END_S: Final = 6.0
 # Before all other processes when memory is short.
 _OOM_SCORE: Final = b"700"
-
-
-class _TooLongError(ValueError):
-    """A message is longer than the engine takes."""
 
 
 class Engine:
@@ -131,20 +124,17 @@ class Worker:
     async def _perform(self, job: int, entry: str, payload: bytes) -> None:
         try:
             module, _, name = entry.partition(":")
-            function: Entry = getattr(importlib.import_module(module), name)
+            function = getattr(importlib.import_module(module), name)
             answer = await function(pickle.loads(payload), Engine(self, job))  # noqa: S301 - the engine's
             body = _line_of("done", job, answer)
         except TargetError as error:
             body = _line_of("failed", job, encode_error(error))
-        except _TooLongError as error:
-            long = TargetError("output", f"its answer is too long: {error}")
-            body = _line_of("failed", job, encode_error(long))
         # The engine's own code in this process; what ran before may have changed it.
         except BaseException as error:  # noqa: BLE001
             if job in self._cancelled:
                 await _threads_ended()
-                cancelled = TargetError("cancelled", "cancelled")
-                body = _line_of("failed", job, encode_error(cancelled))
+                stopped = TargetError("cancelled", "cancelled")
+                body = _line_of("failed", job, encode_error(stopped))
             else:
                 body = _line_of("broken", job, text_of_error(error))
         self._jobs.pop(job, None)
@@ -170,34 +160,32 @@ class Worker:
 
 async def _threads_ended() -> None:
     """Wait a moment for the threads of functions."""
-    until = time.monotonic() + _CANCEL_S
-    while time.monotonic() < until:
+    for _ in range(_CANCEL_LOOKS):
         if all(each.name != FOREIGN_THREAD for each in threading.enumerate()):
             return
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(_CANCEL_LOOK_S)
 
 
 def _line_of(kind: str, job: int, *values: Any) -> bytes:
     line = _encode([kind, job, *values]).encode() + b"\n"
     if len(line) > LONGEST_LINE:
-        raise _TooLongError(f"{len(line):,} bytes; the limit is {LONGEST_LINE >> 20} MiB")
+        size = f"{len(line):,} bytes; the limit is {LONGEST_LINE >> 20} MiB"
+        raise TargetError("output", f"its answer is too long: {size}")
     return line
 
 
 def main() -> None:
     """Become a worker as the engine says in its first message, and run its jobs."""
     hide_process()
-    with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_bytes(_OOM_SCORE)
     calls, answers = take_pipes()
     path, memory_limit, preload = pickle.load(calls)  # noqa: S301 - the engine's
     sys.path[:] = path
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    if memory_limit is not None:
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, memory_limit))
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
         faulthandler.enable(2, all_threads=False)
+        if memory_limit is not None:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory_limit, memory_limit))
+        Path("/proc/self/oom_score_adj").write_bytes(_OOM_SCORE)
     for name in preload:
         importlib.import_module(name)
     Worker(calls, answers).run()
@@ -207,7 +195,3 @@ def main() -> None:
             stream.flush()
     # Threads of a suite may still run; nothing is left that has to be written.
     os._exit(0)
-
-
-if __name__ == "__main__":
-    main()

@@ -60,8 +60,8 @@ class ShardProcess:
         self._open: set[Future[Any]] = set()
         self._failure: Exception | None = None
         environment = run_environment(run, signed=bool(options.imports.roots))
-        launch = Launch(environment=environment, is_engine=True)
-        self._pool = WorkerPool((__name__,), limit=1, launch=launch)
+        launch = Launch(environment=environment, preload=(__name__,), is_engine=True)
+        self._pool = WorkerPool(limit=1, launch=launch)
         self._start("begin", None)
 
     @property

@@ -16,8 +16,8 @@ from evalcore.report.document import on_one_line
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
-    from evalcore.datasets.dataset_catalogue import PendingPage
-    from evalcore.datasets.versions import DatasetVersion
+    from evalcore.datasets.catalogue import PendingPage
+    from evalcore.datasets.store import DatasetVersion
 
 _LONGEST_TEXT: Final = 100
 _LISTED: Final = 20
@@ -55,7 +55,7 @@ def import_command(
     A case whose id the dataset has replaces it; importing a file again changes nothing. With a
     mistake in the file nothing is written.
     """
-    from evalcore.datasets.committing import DatasetChange, commit
+    from evalcore.datasets.store import DatasetChange, commit
     from evalcore.formats.traces import read_cases
 
     _check_name(name)
@@ -83,7 +83,7 @@ def import_command(
 @json_option
 def list_command(store: str | None, as_json: bool) -> None:
     """List the datasets: the latest version, its cases, and captures that wait."""
-    from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+    from evalcore.datasets.catalogue import DatasetCatalogue
 
     opened = chosen_store(store)
     summaries = DatasetCatalogue(opened).datasets()
@@ -110,38 +110,40 @@ def show_command(
     reference: str, pending: bool, offset: int, limit: int, store: str | None, as_json: bool
 ) -> None:
     """Show the cases of a version, or the captures that wait."""
-    from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+    from evalcore.datasets.catalogue import DatasetCatalogue
     from evalcore.datasets.reference import parse_reference
+    from evalcore.datasets.store import find_version, read_dataset, version_cases
 
     parsed = parse_reference(reference)
-    catalogue = DatasetCatalogue(chosen_store(store))
+    opened = chosen_store(store)
     if pending:
-        page = catalogue.pending(parsed.name, offset=offset, limit=limit)
+        page = DatasetCatalogue(opened).pending(parsed.name, offset=offset, limit=limit)
         _show_pending(parsed.name, page, as_json)
         return
-    cases = catalogue.cases(parsed, offset=offset, limit=limit)
-    versions = catalogue.versions(parsed.name)
+    shown = find_version(opened, parsed)
+    cases = list(version_cases(opened, shown, offset=offset, limit=limit))
+    versions = read_dataset(opened, parsed.name).versions[::-1]
     if as_json:
-        row = _version_row(cases.version) | {
+        row = _version_row(shown) | {
             "versions": [_version_row(version) for version in versions],
-            "items": cases.cases,
+            "items": cases,
         }
         click.echo(on_one_line(orjson.dumps(row).decode()))
         return
     for version in versions:
-        mark = "*" if version.version == cases.version.version else " "
+        mark = "*" if version.version == shown.version else " "
         click.echo(
             one_line(
                 f"{mark} {version.reference}  {counted(version.cases, 'case')}  "
                 f"{version.created_at}  {version.origin}  {version.sha256[:12]}"
             )
         )
-    for case in cases.cases:
+    for case in cases:
         checks = counted(len(case.get("assertions") or ()), "assertion")
         click.echo(one_line(f"  {case['id']}  {_excerpt(case['input'])}  {checks}"))
-    last = offset + len(cases.cases)
-    if last < cases.total:
-        click.echo(f"  … {cases.total - last} more: --offset {last}")
+    last = offset + len(cases)
+    if last < shown.cases:
+        click.echo(f"  … {shown.cases - last} more: --offset {last}")
 
 
 @dataset.command("diff")
@@ -151,9 +153,8 @@ def show_command(
 @json_option
 def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> None:
     """Show which cases were added, removed, changed from one version to another."""
-    from evalcore.datasets.committing import compare_versions
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import compare_versions, find_version
 
     opened = chosen_store(store)
     before, after = (find_version(opened, parse_reference(each)) for each in (earlier, later))
@@ -174,9 +175,8 @@ def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> 
 @store_option
 def drop_command(reference: str, yes: bool, store: str | None) -> None:
     """Drop a version, or the dataset with all versions and pending captures."""
-    from evalcore.datasets.committing import drop
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version, read_dataset
+    from evalcore.datasets.store import drop, find_version, read_dataset
 
     opened = chosen_store(store)
     parsed = parse_reference(reference)
@@ -203,9 +203,8 @@ def drop_command(reference: str, yes: bool, store: str | None) -> None:
 @store_option
 def pin_command(reference: str, release: bool, store: str | None) -> None:
     """Let `latest` mean a version, however many follow; it cannot be dropped meanwhile."""
-    from evalcore.datasets.committing import pin
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import find_version, pin
 
     opened = chosen_store(store)
     parsed = parse_reference(reference)

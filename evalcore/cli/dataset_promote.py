@@ -18,9 +18,8 @@ from evalcore.report.document import on_one_line
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.datasets.dataset_catalogue import Cluster
-    from evalcore.datasets.pending import PendingCapture
-    from evalcore.datasets.promotion import Acceptance, Promoted
+    from evalcore.datasets.catalogue import Cluster
+    from evalcore.datasets.pending import Acceptance, PendingCapture, Promoted
 
 _KEYS = "a accept, e edit, + assertion, m mask, r refuse, n next, q quit"
 
@@ -56,9 +55,8 @@ def promote_command(
     Without --all or --ids each capture is shown, and a key says what becomes of it: accept, edit
     the input, add an assertion, mask personal data, refuse.
     """
-    from evalcore.datasets.pending import PendingReader
-    from evalcore.datasets.promotion import Acceptance, promote, refuse
-    from evalcore.datasets.versions import read_dataset
+    from evalcore.datasets.pending import Acceptance, PendingReader, promote, refuse
+    from evalcore.datasets.store import read_dataset
 
     opened = chosen_store(store)
     written = [part for text in ids for part in text.split(",") if part.strip()]
@@ -113,8 +111,8 @@ def _review_pending(
     """Ask about each capture; what was decided is written also if the review is broken off."""
     import sys
 
-    from evalcore.datasets.dataset_catalogue import cluster_captures
-    from evalcore.datasets.promotion import promote, refuse
+    from evalcore.datasets.catalogue import cluster_captures
+    from evalcore.datasets.pending import promote, refuse
 
     if not sys.stdin.isatty():
         raise UsageError(
@@ -165,7 +163,7 @@ def _decide(
     capture: PendingCapture, acceptance: Acceptance, edit: Callable[[str], str | None]
 ) -> Acceptance | str | None:
     """Return the acceptance, `refuse` or `next`; None to end the review."""
-    from evalcore.datasets.promotion import case_of
+    from evalcore.datasets.pending import case_of
 
     _show(capture)
     while True:
@@ -211,7 +209,7 @@ def _show_case(case: dict[str, Any]) -> None:
 def _edited(
     capture: PendingCapture, acceptance: Acceptance, edit: Callable[[str], str | None]
 ) -> Acceptance:
-    from evalcore.datasets.promotion import case_of
+    from evalcore.datasets.pending import case_of
 
     plain = replace(acceptance, expect_output=False, reference_output=False)
     before = case_of(capture, plain)["input"]

@@ -38,7 +38,7 @@ _MODULES = (
     "evalcore.cli.regrade",
     "evalcore.cli.report",
     "evalcore.cli.runs",
-    "evalcore.datasets.versions",
+    "evalcore.datasets.store",
     "evalcore.execution.judges",
     "evalcore.execution.worker",
     "evalcore.formats.script_suite",

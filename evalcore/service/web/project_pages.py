@@ -51,13 +51,6 @@ class ProjectPages:
             if outage is not StoreError:  # whose pages say more
                 self.application.add_exception_handler(outage, _unavailable)
 
-    def end_streams(self) -> None:
-        """End what pages follow, now and from now on."""
-        with self._lock:
-            sites = [site for site, _ in self._sites.values()]
-        for site in sites:
-            site.live.close()
-
     def close(self) -> None:
         """Close all sites."""
         with self._lock:

@@ -67,9 +67,8 @@ def dataset_tests(
         return
     import orjson
 
-    from evalcore.datasets.case_lines import version_lines
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import find_version, version_lines
     from evalcore.storage.address import open_store
 
     number = 0

@@ -14,9 +14,8 @@ import orjson
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.datasets.case_lines import content_id, encode_case
-from evalcore.datasets.messages import answer_text, case_input, case_message
-from evalcore.datasets.pending import SHOWN_ID
+from evalcore.datasets.pending import SHOWN_ID, answer_text, case_input, case_message
+from evalcore.datasets.store import content_id, encode_case
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import json_reason, parse_row
 from evalcore.formats.rows import NO_TEST, RawTest, open_reason

@@ -13,10 +13,9 @@ from click.testing import CliRunner
 from evalcore import SuiteError, capture, define_suite, run_suite, variant
 from evalcore.capture import flush_captures
 from evalcore.cli.dataset import review
-from evalcore.datasets.dataset_catalogue import cluster_captures
-from evalcore.datasets.pending import PendingReader
-from evalcore.datasets.promotion import Acceptance, case_of
-from evalcore.datasets.versions import read_dataset
+from evalcore.datasets.catalogue import cluster_captures
+from evalcore.datasets.pending import Acceptance, PendingReader, case_of
+from evalcore.datasets.store import read_dataset
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run

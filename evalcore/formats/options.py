@@ -22,12 +22,12 @@ class LoadOptions:
     beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the variables
     themselves. `secrets_required` is False where no provider is asked (replay): what a secret
     option refers to need not be set then. `executor` says that the caller executes the cases of a
-    workflow file that are not given, by a function of its own. `store` is the address of the
-    run's store, whose datasets a suite may name. `allow_imports` are the modules that may be
-    imported beside those below the suite's folder and the current one; None: it is not known here
-    which functions there are. `local_objects` are the references to functions of the program that
-    defines the suite, which no module has. `option_names` are what the caller calls the command
-    line's flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a run
+    workflow file that are not given, by a function of its own. `store` is the address of the run's
+    store, whose datasets a suite may name. `allow_imports` are the modules that may be imported
+    beside those below the suite's folder and the current one; None: it is not known here which
+    functions there are. `local_objects` are the references to functions of the program that defines
+    the suite, which no module has. `option_names` are what the caller calls the command line's
+    flags, for messages. `script` is the script of script suites. `stop_when_decided` ends a run
     when its sequential gates are decided. `auto_iterations` adds iterations, up to `iterations`,
     until they are. `file_rules` are the rules by which the file is read: those of the run that is
     graded again.

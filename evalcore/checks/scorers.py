@@ -25,9 +25,8 @@ from pydantic import AfterValidator, Field
 
 from evalcore.errors import EvalError
 from evalcore.judging.asking import JudgeSpec, cosine
-from evalcore.judging.panel import Panel
+from evalcore.judging.panel import DEFAULT_PROMPT, Panel, grade_freely
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
-from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
 from evalcore.model.evidence import (
     PRIMARY_PATH,
     Artifact,
@@ -381,7 +380,7 @@ class CustomScorer(Scorer):
                 from evalcore.isolation.pool import Job
 
                 job = Job(_ENTRY, ScorerCall(self, artifact, imports))
-                return Score(*await pool.call_within(job, TIMEOUT_S))
+                return Score(*await pool.call(job, timeout_s=TIMEOUT_S))
             function = find_callable(self.reference, imports, objects, _METHOD)
             return await asyncio.wait_for(self.call(artifact, function), TIMEOUT_S)
         except EvalError as error:

@@ -12,10 +12,15 @@ import orjson
 from evalcore.client import calls
 from evalcore.client.clients import Client
 from evalcore.errors import UsageError
-from evalcore.formats.executed_workflow import read_registered_workflow
 from evalcore.formats.saved_evals import FileEval, SavedEvalsFile, eval_fields
-from evalcore.service.wire.evals import CreateEval, UpdateEval
-from evalcore.service.wire.workflows import CreateWorkflow, ExportedWorkflow, UpdateDraft
+from evalcore.formats.workflow_file import read_registered_workflow
+from evalcore.service.models import (
+    CreateEval,
+    CreateWorkflow,
+    ExportedWorkflow,
+    UpdateDraft,
+    UpdateEval,
+)
 
 _COMPARED = ("name", "target", "source", "assertion")
 

@@ -11,17 +11,12 @@ import uvicorn
 
 from evalcore.errors import UsageError
 from evalcore.pipeline.executors import find_configured_runner
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.origins import is_loopback
-from evalcore.service.access.tokens import Tokens
-from evalcore.service.application import create_application
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import Database, open_database
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
-from evalcore.service.request_log import set_up_logging
-from evalcore.service.web.project_pages import ProjectPages
+from evalcore.service.app import create_application
+from evalcore.service.auth import RateLimiter, Tokens, is_loopback
+from evalcore.service.context import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
+from evalcore.service.db import Database, open_database, upgrade
+from evalcore.service.log import set_up_logging
+from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
 
@@ -70,7 +65,7 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    await _Server(config, application.state.pages).serve([listening])
+    await uvicorn.Server(config).serve([listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -85,19 +80,6 @@ def _listening(host: str, port: int) -> socket.socket:
             raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
         raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
     return listening
-
-
-class _Server(uvicorn.Server):
-    """A server that ends the pages' streams before it waits for its requests to end."""
-
-    def __init__(self, config: uvicorn.Config, pages: ProjectPages) -> None:
-        super().__init__(config)
-        self._pages = pages
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the server."""
-        self._pages.end_streams()
-        await super().shutdown(sockets)
 
 
 async def service_parts(options: ServeOptions, settings: Settings, database: Database) -> Parts:

@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import threading
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import Future, wait
+from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Annotated, Final, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
+from urllib.parse import unquote, urlsplit
 
 from fastapi import Depends, Request
 
-from evalcore.errors import EvalError, UsageError
+from evalcore.datasets.catalogue import DatasetCatalogue
+from evalcore.errors import EvalError, StoreError, UsageError
+from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
-from evalcore.viewer.annotation_queues import AnnotationQueues
 from evalcore.viewer.catalogue import Catalogue
-from evalcore.viewer.history_sync import HistorySync
-from evalcore.viewer.live_runs import LiveRuns
-from evalcore.viewer.opened_comparisons import OpenedComparisons
-from evalcore.viewer.opened_runs import OpenedRuns
-from evalcore.viewer.recent import Recent
-from evalcore.viewer.regrading import Regrades
-from evalcore.viewer.shared_datasets import SharedDatasets
-from evalcore.viewer.store_checks import StoreCheck
-from evalcore.viewer.suite_overview import SuiteOverview, read_overview
-from evalcore.viewer.trend_pictures import TrendPictures
+from evalcore.viewer.queues import AnnotationQueues
+from evalcore.viewer.shelf import Shelf, beside
+from evalcore.viewer.sync import Commands, HistorySync, Regrades
+from evalcore.viewer.views.opened import OpenedComparisons, OpenedRuns
+from evalcore.viewer.views.trend import SuiteOverview, read_overview
 
 if TYPE_CHECKING:
     from evalcore.history.trend import CaseHistory, LatestRun, SuiteHistory
@@ -34,21 +35,101 @@ _NEEDED_BY_PAGES: Final = (
     "evalcore.pipeline.compare",
     "evalcore.analytics.cases",
 )
-_MOST_OVERVIEWS: Final = 64
-_MOST_HISTORIES: Final = 4
+# An object that no store has: that it is missing is an answer.
+_PROBE_KEY: Final = "runs/probe-of-the-viewer"
+_ANSWER_S: Final = 2.5
+# An answer holds for a while, and so does its absence: a page says at once what the last one saw.
+_GOOD_FOR_S: Final = 2.0
+_BAD_FOR_S: Final = 5.0
+_LOOK_EVERY_S: Final = 0.9
 
 
-class _OpenHistory:
-    """The history of a suite that stays open for the next case; its database closes with it."""
+class StoreCheck:
+    """Asks a store whether it answers, at most every 2 s; safe to use from several threads.
 
-    def __init__(self, history: SuiteHistory) -> None:
-        self._history = history
+    A folder has to exist. A server has 2.5 s to answer; what it lacked is said again for 5 s
+    without asking.
+    """
+
+    def __init__(self, store: ObjectStore, shown_as: str | None = None) -> None:
+        """Take the store; `shown_as` stands in messages that must not have its address."""
+        self._store, self._shown_as = store, shown_as
+        self._is_server = urlsplit(store.url).scheme == "s3"
         self._lock = threading.Lock()
+        self._checked_until = float("-inf")
+        self._error: EvalError | None = None
+        self._asking: Future[None] | None = None
 
-    def case(self, case_id: str, variant: str | None) -> tuple[CaseHistory, ...]:
-        """Return a case's outcomes as `SuiteHistory.case` does."""
+    def require(self) -> None:
+        """Return if the store is there; raise `StoreError` with the reason if it is not."""
         with self._lock:
-            return self._history.case(case_id, variant)
+            if time.monotonic() >= self._checked_until:
+                self._error = self._ask()
+                # A folder that appears is shown at once; a server that is away takes its time.
+                bad_for_s = _BAD_FOR_S if self._is_server else 0.0
+                valid_s = _GOOD_FOR_S if self._error is None else bad_for_s
+                self._checked_until = time.monotonic() + valid_s
+            if self._error is not None:
+                raise self._error
+
+    def _ask(self) -> EvalError | None:
+        # A thread that still waits for the last answer is not joined by a second one.
+        if self._asking is None or self._asking.done():
+            self._asking = beside(self._look, "viewer-store")
+        if not wait([self._asking], _ANSWER_S).done:
+            return StoreError(
+                f"{self._shown_as or self._store.url} does not answer within {_ANSWER_S:g} s: "
+                "check its address (AWS_ENDPOINT_URL), the server and the network, then load the "
+                "page again"
+            )
+        error = self._asking.exception()
+        if error is None or (isinstance(error, EvalError) and self._shown_as is None):
+            return error
+        if not isinstance(error, EvalError):
+            raise error
+        return StoreError(f"the store of {self._shown_as} does not answer: try again later")
+
+    def _look(self) -> None:
+        require_folder(self._store.url)
+        if self._is_server:
+            self._store.exists(_PROBE_KEY)
+
+
+def require_folder(address: str) -> None:
+    """Raise `StoreError` if a store is a folder (`file://…`) that is not there."""
+    url = urlsplit(address)
+    if url.scheme != "file":
+        return
+    folder = Path(unquote(url.path))
+    try:
+        is_there = folder.is_dir()
+    except OSError as error:
+        raise StoreError(f"{folder} cannot be read: {error.strerror}") from error
+    if not is_there:
+        raise StoreError(
+            f"there is no store at {folder}: no run was stored there yet, or the folder was moved "
+            "or is not mounted. `evalcore run SUITE` makes it; `evalcore view STORE` shows another"
+        )
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise StoreError(f"{folder} cannot be read: this process lacks the permission")
+
+
+class FollowedRun:
+    """A run that goes on, looked at once a second however many pages follow it."""
+
+    def __init__(self, run: StoredRun) -> None:
+        from evalcore.pipeline.watch import Watch
+
+        self._watch = Watch(run, clock=time.time)
+        self._looked_at = float("-inf")
+        self._look: dict[str, Any] = {}
+
+    def look(self) -> dict[str, Any]:
+        """Return what `evalcore runs watch --json` prints."""
+        if time.monotonic() - self._looked_at >= _LOOK_EVERY_S:
+            self._look = self._watch.look().document()
+            self._looked_at = time.monotonic()
+        return self._look
 
 
 @dataclass(eq=False)
@@ -66,35 +147,24 @@ class Site:
     name: str | None = None
     signs_out: bool = False
     regrades_runs: bool = True
-    check: StoreCheck = field(init=False)
-    catalogue: Catalogue = field(init=False)
-    opened: OpenedRuns = field(init=False)
-    comparisons: OpenedComparisons = field(init=False)
-    live: LiveRuns = field(init=False)
-    pictures: TrendPictures = field(default_factory=TrendPictures)
-    queues: AnnotationQueues = field(init=False)
-    regrades: Regrades = field(init=False)
-    datasets: SharedDatasets = field(init=False)
-    syncing: HistorySync = field(init=False)
-    _latest: Recent[Mapping[str, LatestRun]] = field(default_factory=lambda: Recent(1), init=False)
-    _overviews: Recent[SuiteOverview] = field(
-        default_factory=lambda: Recent(_MOST_OVERVIEWS), init=False
-    )
-    _histories: Recent[_OpenHistory] = field(
-        default_factory=lambda: Recent(_MOST_HISTORIES), init=False
-    )
 
     def __post_init__(self) -> None:
+        self.tables_store = self.history_store or self.store
         shown_as = None if self.history_store is None else self.store.url
-        self.check = StoreCheck(self.history_store or self.store, shown_as)
+        self.check = StoreCheck(self.tables_store, shown_as)
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
         self.comparisons = OpenedComparisons(self.store)
-        self.live = LiveRuns(self.store)
         self.queues = AnnotationQueues(self.store, self.catalogue)
-        self.regrades = Regrades(self.store.url)
-        self.datasets = SharedDatasets(self.store)
-        self.syncing = HistorySync(self.history_store or self.store, self.catalogue)
+        self.datasets = DatasetCatalogue(self.store)
+        self.pictures = Shelf[bytes](64)
+        self._commands = Commands()
+        self.regrades = Regrades(self.store.url, self._commands)
+        self.syncing = HistorySync(self.tables_store, self.catalogue, self._commands)
+        self._followed = Shelf[FollowedRun](64)
+        self._latest = Shelf["Mapping[str, LatestRun]"](1)
+        self._overviews = Shelf[SuiteOverview](64)
+        self._histories = Shelf["SuiteHistory"](4, close=lambda history: history.close())
 
     def start(self) -> None:
         """Bring the catalogue and the history up to date beside the first requests."""
@@ -102,12 +172,15 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
-        self.check.close()
+        self._commands.close()
         self.syncing.close()
-        self.regrades.close()
-        self.queues.close()
-        self.opened.close()
-        self.comparisons.close()
+        for opened in (self.queues, self.opened, self.comparisons, self._histories):
+            opened.close()
+
+    def look(self, run_id: str) -> dict[str, Any]:
+        """Return what `evalcore runs watch --json` prints of a run, at most a second old."""
+        with self._followed.use(run_id, lambda: FollowedRun(find_run(self.store, run_id))) as run:
+            return run.look()
 
     def history(self, suite: str, *, cases: bool = False) -> SuiteHistory:
         """Return the history of a suite, to be closed; raises `UsageError` if it has none.
@@ -117,36 +190,29 @@ class Site:
         from evalcore.history.trend import SuiteHistory
 
         self.syncing.update()
-        return SuiteHistory(self.history_store or self.store, suite, case_tables=cases)
+        return SuiteHistory(self.tables_store, suite, case_tables=cases)
 
     def case_history(
         self, suite: str, name: str, case_id: str, variant: str | None
     ) -> tuple[CaseHistory, ...]:
         """Return a case's outcomes over the runs of a suite (key and name); raises `UsageError`."""
-        version = self.catalogue.version(suite)
-        if not self.syncing.update():
-            with self.history(name, cases=True) as history:
-                return history.case(case_id, variant)
-        opened = self._histories.get(
-            (suite, version), lambda: _OpenHistory(self.history(name, cases=True))
-        )
-        return opened.case(case_id, variant)
+        version = self.catalogue.version(suite), self.syncing.update()
+        with self._histories.use(
+            suite, lambda: self.history(name, cases=True), version=version
+        ) as history:
+            return history.case(case_id, variant)
 
     def latest_runs(self) -> Mapping[str, LatestRun]:
         """Return the newest ended run of each suite by the suite's name in the history."""
         from evalcore.history.trend import latest_runs
 
-        store, version = self.history_store or self.store, self.catalogue.version()
-        if not self.syncing.update():
-            return latest_runs(store)  # it lacks some, so it is not kept
-        return self._latest.get(version, lambda: latest_runs(store))
+        version = self.catalogue.version(), self.syncing.update()
+        return self._latest.get(version, lambda: latest_runs(self.tables_store))
 
     def overview(self, suite: str) -> SuiteOverview:
         """Return how a suite (by the key of its name) went over its runs that have ended."""
-        version = self.catalogue.version(suite)
-        if not self.syncing.update():
-            return self._read_overview(suite)
-        return self._overviews.get((suite, version), lambda: self._read_overview(suite))
+        version = suite, self.catalogue.version(suite), self.syncing.update()
+        return self._overviews.get(version, lambda: self._read_overview(suite))
 
     def _read_overview(self, suite: str) -> SuiteOverview:
         ended = (run for run in self.catalogue.runs(suite) if not run.is_live)

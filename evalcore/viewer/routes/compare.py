@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from math import sqrt
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
@@ -13,15 +15,53 @@ from evalcore.analytics.compare import (
     PairedChoice,
     PairedKey,
     PairedPage,
+    ScatterPoint,
     read_paired,
 )
 from evalcore.errors import UsageError
 from evalcore.report.document import comparison_entries
-from evalcore.viewer.opened_comparisons import OpenedComparison, Side
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.routes.runs import parse_key
-from evalcore.viewer.score_scatter import scatter_marks
+from evalcore.viewer.security import Chosen
 from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.views.opened import OpenedComparison, Side
+
+SIZE: Final = 400.0
+MARGIN: Final = 40.0
+_LEAST_RADIUS: Final = 3.0
+_MOST_RADIUS: Final = 11.0
+
+
+class ScatterMark(NamedTuple):
+    """A circle; `tone` is `worse` below the diagonal, `better` above it, `same` on it."""
+
+    x: float
+    y: float
+    radius: float
+    tone: str
+    point: ScatterPoint
+
+
+def scatter_marks(points: Sequence[ScatterPoint]) -> tuple[ScatterMark, ...]:
+    """Return a circle for each point, its area by the number of cases; the largest first."""
+    most = max((point.cases for point in points), default=1)
+    return tuple(
+        ScatterMark(
+            round(MARGIN + point.was_score * SIZE, 1),
+            round(SIZE + MARGIN / 4 - point.now_score * SIZE, 1),
+            round(max(_LEAST_RADIUS, _MOST_RADIUS * sqrt(point.cases / most)), 1),
+            _tone(point),
+            point,
+        )
+        for point in points
+    )
+
+
+def _tone(point: ScatterPoint) -> str:
+    if point.now_cell == point.was_cell:
+        return "same"
+    return "better" if point.now_cell > point.was_cell else "worse"
+
 
 router = APIRouter()
 _CASES_PER_PAGE: Final = 100
@@ -31,18 +71,18 @@ _MOST_RUNS: Final = 100
 class CompareQuery(BaseModel):
     """What an address compares: `a` is the baseline, `b` the candidate, each RUN or RUN~VARIANT."""
 
-    a: str = ""
-    b: str = ""
-    move: str = ""
-    cell: str = ""
-    after: str = ""
+    a: Chosen = None
+    b: Chosen = None
+    move: Chosen = None
+    cell: Chosen = None
+    after: Chosen = None
 
     @property
     def choice(self) -> PairedChoice:
         """The filters; raises `UsageError`."""
         if self.move and self.move not in MOVES:
             raise UsageError(f"move={self.move!r}: one of {', '.join(MOVES)}")
-        return PairedChoice(self.move or None, _cell(self.cell))
+        return PairedChoice(self.move, _cell(self.cell))
 
 
 @router.get("/compare")
@@ -90,7 +130,7 @@ def _figures(opened: OpenedComparison) -> dict[str, Any] | None:
     return entries[0] if entries else None
 
 
-def _cell(text: str) -> tuple[int, int] | None:
+def _cell(text: str | None) -> tuple[int, int] | None:
     if not text:
         return None
     was, _, now = text.partition(",")
@@ -100,7 +140,7 @@ def _cell(text: str) -> tuple[int, int] | None:
         raise UsageError(f"cell={text!r} is no cell of the scatter") from error
 
 
-def _key(text: str) -> PairedKey | None:
+def _key(text: str | None) -> PairedKey | None:
     if not text:
         return None
     rank, _, rest = text.partition("~")

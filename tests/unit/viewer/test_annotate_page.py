@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from evalcore.annotations.labels import LabelBook
 from evalcore.model.annotation import AnswerForm
 from evalcore.storage.address import open_store
-from evalcore.viewer.annotation_pages import answer_choices
+from evalcore.viewer.queues import answer_choices
 from tests.support.shell import evalcore
 from tests.support.viewer import own_page, run_suite, viewer
 
@@ -196,7 +196,7 @@ def test_only_a_page_of_this_site_can_label(client: TestClient, tmp_path: Path) 
         assert label(sec_fetch_site=site) == 403
     assert label(sec_fetch_site="same-site", origin="http://127.0.0.1") == 403
     assert label() == 403
-    assert label(content_type="text/plain", origin="http://127.0.0.1") == 415
+    assert label(content_type="text/plain", origin="http://127.0.0.1") == 422
     assert stored(tmp_path) == []
     assert label(origin="http://127.0.0.1") == 303
     assert label(sec_fetch_site="same-origin", origin="null") == 303

@@ -16,9 +16,15 @@ from typing import Annotated, Any, Final, Required
 
 from pydantic import Field, ValidationError, with_config
 
-from evalcore.checks.base import STRICT, AssertionValueError
-from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
-from evalcore.checks.registry import ANY, AWAITED, Dialect
+from evalcore.checks.base import AssertionValueError
+from evalcore.checks.registry import (
+    ANY,
+    AWAITED,
+    AssertionType,
+    Dialect,
+    WorkflowKeys,
+    assertion_types,
+)
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Renames
 from evalcore.formats.graders import (
@@ -35,7 +41,7 @@ from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import PRIMARY_PATH, ROOTS, parse_path
 from evalcore.problems import Problems
-from evalcore.shapes import CUSTOM_TYPE, adapter
+from evalcore.shapes import CUSTOM_TYPE, STRICT, adapter
 from evalcore.trust.secrets import escaped
 from evalcore.wording import Loc, describe, suggest, suggest_assertion
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalcore.cli.import_suite import CHECKS, SOURCES
+from evalcore.cli.start import CHECKS, SOURCES
 from evalcore.importers import converted as conversions
 from evalcore.importers import registry
 from evalcore.importers.files import read_foreign_file

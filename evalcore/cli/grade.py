@@ -1,33 +1,105 @@
-"""`evalcore assert`: single assertions on single outputs, JSON lines in and out."""
+"""`evalcore assert` and `evalcore decide`: single questions, JSON lines in and out."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import sys
+from codecs import BOM_UTF8
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import orjson
 
 from evalcore.checks.base import CheckContext
 from evalcore.checks.grading import grade
-from evalcore.cli.json_lines import NoQuestionError, answer_lines
 from evalcore.cli.options import import_option, settings
-from evalcore.cli.reserved_output import reserved_stdout
-from evalcore.errors import LoadError, UsageError
+from evalcore.cli.output import reserved_stdout
+from evalcore.errors import EvalError, ExitCode, LoadError, UsageError
+from evalcore.formats.documents import parse_row, too_large_number
 from evalcore.formats.single_assertions import FORMATS, read_single
+from evalcore.formats.single_gate import read_question, unread_keys
 from evalcore.isolation.mode import Isolation, Workers
 from evalcore.judging.asking import NO_JUDGES, Judges
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
+from evalcore.model.summary import Difference
+from evalcore.pipeline.gates import DecideOptions, decide_question
+from evalcore.report.document import on_one_line
+from evalcore.shapes import ParameterError
 from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
+from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import describe, did_you_mean, known_names
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool
+
+
+class NoQuestionError(Exception):
+    """A line of JSON is no question; the message says what one is. `identity` is its `id`."""
+
+    def __init__(self, message: str, identity: object = None) -> None:
+        super().__init__(message)
+        self.identity = identity
+
+
+def answer_lines(
+    answer: Callable[[Any], Mapping[str, Any]],
+    refuse: Callable[[object, str], Mapping[str, Any]],
+    unread: Callable[[Any], Iterable[str]],
+) -> ExitCode:
+    """Print an answer for each line of standard input that is not blank; return the exit code.
+
+    A byte-order mark before the first line is dropped, as in files.
+    `refuse` makes the answer to what no suite could have: a line that is no question, whose message
+    names it and which makes the exit code 2, or one with a number of more than 64 bits. `unread`
+    yields warnings about keys that nothing reads; each is told once, on standard error.
+    """
+    code = ExitCode.PASS
+    warnings: set[str] = set()
+    for number, read in enumerate(sys.stdin.buffer, start=1):
+        line = read.removeprefix(BOM_UTF8) if number == 1 else read
+        if not line.strip():
+            continue
+        try:
+            raw = _parsed(line)
+            reply = _answered(line, raw, answer, refuse)
+            for warning in unread(raw):
+                if warning not in warnings:
+                    warnings.add(warning)
+                    text = f"standard input:{number}: warning: {warning}"
+                    click.echo(sanitize_terminal(text), err=True)
+        except NoQuestionError as error:
+            code = ExitCode.USAGE
+            message = f"standard input:{number}: {error}"
+            click.echo(sanitize_terminal(message), err=True)
+            reply = refuse(error.identity, message)
+        click.echo(on_one_line(orjson.dumps(reply).decode()))
+    return code
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return parse_row(line).value
+    except ValueError as error:
+        raise NoQuestionError(f"not valid JSON: {error}") from error
+
+
+def _answered(
+    line: bytes,
+    raw: Any,
+    answer: Callable[[Any], Mapping[str, Any]],
+    refuse: Callable[[object, str], Mapping[str, Any]],
+) -> Mapping[str, Any]:
+    problem = too_large_number(line, raw)
+    if problem is None:
+        return answer(raw)
+    identity = raw.get("id") if isinstance(raw, dict) else None
+    return refuse(None if too_large_number(line, identity) else identity, problem)
 
 
 @click.command("assert")
@@ -164,3 +236,61 @@ def _judges(format_: str, raw: Mapping[str, Any]) -> Judges:
     from evalcore.judging.asking import CannedJudges
 
     return CannedJudges(raw["judge"])
+
+
+@click.command()
+@import_option
+def decide(imports: tuple[str, ...]) -> int:
+    """Decide gates: {"id", "gate", "baseline", "variants"} a line on standard input.
+
+    Prints {"id", "passed", "outcome", "message", "regressions", "improvements"} a line, in the same
+    order; the outcome is "error" for a gate or results that a suite could not have, and for a line
+    that is no question, which makes the exit code 2.
+    """
+    allowed = (*settings().allow_imports, *imports)
+    policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
+    return answer_lines(lambda raw: _answer(raw, policy), _error_decide, unread_keys)
+
+
+def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
+    if not isinstance(raw, dict):
+        raise NoQuestionError("expected an object with 'gate' and 'variants'")
+    try:
+        question = read_question(raw)
+        options = DecideOptions(imports, isolation=Isolation(settings().isolation))
+        with reserved_stdout():
+            result, summary = decide_question(question, options.resolve)
+    except (EvalError, ParameterError) as error:
+        return _error_decide(raw.get("id"), str(error))
+    compared = summary.comparison.variants if summary.comparison is not None else ()
+    return {
+        "id": raw.get("id"),
+        "passed": result.passed,
+        "outcome": result.outcome,
+        "message": result.message,
+        "regressions": [
+            _entry(entry)
+            for candidate in compared
+            for entry in (*candidate.regressions, *candidate.worse_measures)
+        ],
+        "improvements": [
+            _entry(entry)
+            for candidate in compared
+            for entry in (*candidate.improvements, *candidate.better_measures)
+        ],
+    }
+
+
+def _entry(entry: Difference) -> dict[str, str]:
+    return {"variant": entry.variant, "case": entry.case, "kind": entry.kind}
+
+
+def _error_decide(identity: object, message: str) -> dict[str, Any]:
+    return {
+        "id": identity,
+        "passed": False,
+        "outcome": "error",
+        "message": message,
+        "regressions": [],
+        "improvements": [],
+    }

@@ -12,13 +12,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Required
+from typing import Annotated, Any, Final, NamedTuple, Required
 
 from pydantic import Field, ValidationError, with_config
 
-from evalcore.checks.base import STRICT, AssertionValueError
+from evalcore.checks.base import STRICT, AssertionValueError, Check
 from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
-from evalcore.checks.registry import ANY, AWAITED, Dialect
+from evalcore.checks.registry import ANY, AWAITED, Dialect, find_check
+from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Renames
 from evalcore.formats.graders import (
@@ -78,6 +79,41 @@ def _spellings(dialect: Dialect) -> Mapping[str, AssertionType]:
     return {spelling: kind for kind in kinds for spelling in kind.spellings}
 
 
+class _Like(NamedTuple):
+    """An assertion that says its type and perhaps a text, from which others are made.
+
+    `field` is the one that holds the text; None where a text has to be read as any other is.
+    `texts` has the assertions by their texts.
+    """
+
+    assertion: Assertion
+    keys: int
+    field: str | None
+    texts: dict[str, Assertion]
+
+    def of(self, raw: Mapping[str, Any]) -> Assertion | None:
+        """Return the assertion that differs in its text alone; None if it is to be read."""
+        if len(raw) != self.keys:
+            return None
+        if self.keys == 1:
+            return self.assertion
+        text = raw.get("value")
+        if type(text) is not str:
+            return None
+        known = self.texts.get(text)
+        if known is None and self.field is not None and text.strip(ECMASCRIPT_TRIMMED):
+            word, check, _, params, block, weight, required, negate, *_ = self.assertion
+            name, params = f"{word}-{text[:_LONGEST_NAME]}", {**params, self.field: text}
+            known = Assertion(word, check, name, params, block, weight, required, negate)
+            self.keep(text, known)
+        return known
+
+    def keep(self, text: str, assertion: Assertion) -> None:
+        """Keep an assertion: what many tests repeat comes up early."""
+        if len(self.texts) < MAX_SHARED_ASSERTIONS:
+            self.texts[text] = assertion
+
+
 class AssertionReader:
     """Reads the assertions of a file; those that test files write alike are one object.
 
@@ -106,6 +142,7 @@ class AssertionReader:
         self._including: list[Path] = []
         # By what was validated: `1` and `true` are told apart there.
         self._validated: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        self._likes: dict[str, _Like] = {}
 
     def read_all(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> list[Assertion]:
         """Return the assertions of a list; every mistake in them is noted.
@@ -115,7 +152,9 @@ class AssertionReader:
         assertions: list[Assertion] = []
         criteria: Any = None
         for index, entry in enumerate(raw or ()):
-            if not isinstance(entry, str) or entry in _spellings(_TEST):
+            if (like := self._like(entry)) is not None and (known := like.of(entry)) is not None:
+                assertions.append(known)
+            elif not isinstance(entry, str) or entry in _spellings(_TEST):
                 assertions += self._read_entry(entry, (*loc, index), problems, label)
             elif criteria is None:
                 texts = [text for text in raw if isinstance(text, str)]
@@ -123,6 +162,25 @@ class AssertionReader:
                 criteria = {"type": "rubrics", "criteria": texts, "weight": len(texts)}
                 assertions += self._read_entry(criteria, (*loc, index), problems, label)
         return assertions
+
+    def _like(self, raw: Any) -> _Like | None:
+        name = raw.get("type") if type(raw) is dict else None
+        return self._likes.get(name) if type(name) is str else None
+
+    def _note_like(
+        self, kind: AssertionType, written: Mapping[str, Any], assertion: Assertion
+    ) -> None:
+        """Keep the assertion of a test file if others can be made from it."""
+        keys, text = len(written), written.get("value")
+        if kind.word.reads is not None or not (keys == 1 or (keys == 2 and type(text) is str)):
+            return
+        check = find_check(assertion.check)
+        field = kind.keys.get("value")
+        if check.faults is not Check.faults or assertion.params.get(str(field)) != text:
+            field = None
+        like = self._likes.setdefault(written["type"], _Like(assertion, keys, field, {}))
+        if keys == like.keys == 2:
+            like.keep(text, assertion)
 
     def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:
         """Return the assertions of a composite; every mistake in them is noted."""
@@ -257,6 +315,7 @@ class AssertionReader:
         is_full = len(self._validated) >= MAX_SHARED_ASSERTIONS
         if key is not None and assertion is not None and not is_full and "required" not in written:
             self._validated[key] = assertion
+            self._note_like(kind, written, assertion)
         return assertion
 
     def _new(

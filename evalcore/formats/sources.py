@@ -353,6 +353,7 @@ _RUNS: Final = ("command", "script", "callable", "preprocessors")
 _PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
 _PLUGIN: Final = "custom:"
 _WORKSPACE: Final = ("hooks", "repos", "scripts", "command")
+_PARTS: Final = frozenset({"turns", "execution", "target", "targets", "flow", "hooks", "workspace"})
 # Most rows have nothing else: texts that are compared.
 COMPARED: Final = frozenset(
     {"contains", "icontains", "equals", "regex", "starts-with", "ends-with", "is-json", "latency"}
@@ -381,6 +382,8 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     if not isinstance(test, dict):
         return
     yield from _of_lists(test, (), rules)
+    if _PARTS.isdisjoint(test):
+        return
     turns = test.get("turns")
     for number, turn in enumerate(turns if isinstance(turns, list) else ()):
         yield from _of_lists(turn, ("turns", number), rules)
@@ -399,7 +402,8 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
 
 def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
     for key in _LISTS if isinstance(part, dict) else ():
-        yield from _of_list(part.get(key), (*loc, key), rules)
+        if key in part:
+            yield from _of_list(part[key], (*loc, key), rules)
 
 
 def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
@@ -412,17 +416,12 @@ def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
 
 
 def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(assertions, list):
-        return
-    for number, assertion in enumerate(assertions):
-        if not isinstance(assertion, dict) or _is_compared(assertion):
+    for number, assertion in enumerate(assertions if isinstance(assertions, list) else ()):
+        if not isinstance(assertion, dict):
             continue
-        yield from _of_assertion(assertion, (*loc, number), rules)
-
-
-def _is_compared(assertion: Mapping[str, Any]) -> bool:
-    written = assertion.get("type")
-    return isinstance(written, str) and written in COMPARED
+        written = assertion.get("type")
+        if not (isinstance(written, str) and written in COMPARED):
+            yield from _of_assertion(assertion, (*loc, number), rules)
 
 
 def _of_assertion(

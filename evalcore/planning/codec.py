@@ -129,7 +129,7 @@ class AssertionTable(dict[int, Assertion]):
 
     def __missing__(self, index: int) -> Assertion:
         """Make the assertion; raise `IndexError` if the table has no such one."""
-        assertion = self[index] = Assertion._make(self._stored[index])
+        assertion = self[index] = Assertion(*self._stored[index])
         return assertion
 
 

@@ -177,10 +177,15 @@ def _result(
     assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
 ) -> AssertionResult:
     """Return the result. Rows do not repeat the text of the output: reports take it from there."""
-    if assertion.negate:
+    type_, _, name, _, block, weight, required, negate, transform, _ = assertion
+    if verdict is PASSED and check is not None and not negate and transform is None:
+        passed, expected = Outcome.PASSED, check.expected_text()
+        return AssertionResult(
+            name, type_, block, passed, 1.0, weight, required, None, expected, ""
+        )
+    if negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    type_, _, name, _, block, weight, required, _, transform, _ = assertion
     if details is not None and details.get("advisory"):
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):

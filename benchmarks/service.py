@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import insert, select
 
 from benchmarks.measure import Row, machine, table, write_section
-from evalcore.service.database.sessions import open_database
-from evalcore.service.database.tables import EvalResultRow, EvalRow, EvalRunRow
-from evalcore.service.identifiers import Kind, new_id
+from evalcore.service.db import open_database
+from evalcore.service.tables import EvalResultRow, EvalRow, EvalRunRow, Kind, new_id
 from tests.support.postgresql import databases
 from tests.support.service import Service, service
 

@@ -8,15 +8,19 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, TypeAdapter
 
-from evalcore.service.wire.base import Page
-from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, WorkflowEvalRun
-from evalcore.service.wire.evals import CreateEval, UpdateEval, WorkflowEval
-from evalcore.service.wire.workflows import (
+from evalcore.service.models import (
+    CreateEval,
+    CreateEvalRun,
     CreateWorkflow,
     ExportedWorkflow,
+    Page,
     RegisteredWorkflow,
     StartWorkflowRun,
     UpdateDraft,
+    UpdateEval,
+    WorkflowEval,
+    WorkflowEvalResult,
+    WorkflowEvalRun,
     WorkflowRun,
     WorkflowStep,
 )

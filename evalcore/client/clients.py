@@ -12,7 +12,7 @@ import httpx
 from evalcore.client.calls import Call
 from evalcore.client.failure import ServiceRefusedError
 from evalcore.errors import UsageError
-from evalcore.service.wire.base import FINAL, Page
+from evalcore.service.models import FINAL, Page
 
 Answer = TypeVar("Answer")
 Item = TypeVar("Item")

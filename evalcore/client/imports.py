@@ -14,8 +14,13 @@ from evalcore.client.clients import Client
 from evalcore.errors import UsageError
 from evalcore.formats.executed_workflow import read_registered_workflow
 from evalcore.formats.saved_evals import FileEval, SavedEvalsFile, eval_fields
-from evalcore.service.wire.evals import CreateEval, UpdateEval
-from evalcore.service.wire.workflows import CreateWorkflow, ExportedWorkflow, UpdateDraft
+from evalcore.service.models import (
+    CreateEval,
+    CreateWorkflow,
+    ExportedWorkflow,
+    UpdateDraft,
+    UpdateEval,
+)
 
 _COMPARED = ("name", "target", "source", "assertion")
 

@@ -8,7 +8,7 @@ from evalcore.client.calls import Call
 from evalcore.client.clients import AsyncClient
 from evalcore.client.failure import ServiceRefusedError
 from evalcore.errors import UsageError
-from evalcore.service.failure import ServiceError
+from evalcore.service.errors import ServiceError
 from evalcore.service.mcp.tools import ToolRequest
 
 if TYPE_CHECKING:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from evalcore.service.application import create_application
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import open_database
+from evalcore.service.app import create_application
+from evalcore.service.db import open_database, upgrade
 from evalcore.service.mcp.exchange import ApplicationExchange
 from evalcore.service.serve import ServeOptions, service_parts
 from evalcore.settings import Settings

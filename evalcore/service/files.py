@@ -12,13 +12,11 @@ from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import ObjectNotFoundError
-from evalcore.service.access.tokens import Caller
-from evalcore.service.database.tables import FileRow
-from evalcore.service.failure import mistake, not_found
-from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.parts import Parts
-from evalcore.service.payloads import DamagedPayloadError
-from evalcore.service.wire.workflows import StoredFile
+from evalcore.service.auth import Caller
+from evalcore.service.context import DamagedPayloadError, Parts
+from evalcore.service.errors import mistake, not_found
+from evalcore.service.models import StoredFile
+from evalcore.service.tables import FileRow, Kind, new_id
 
 _PREFIX: Final = "service/files"
 _MIME_TYPE: Final = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,99}")

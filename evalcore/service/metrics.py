@@ -8,9 +8,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sqlalchemy import func, select
 
-from evalcore.service.database.sessions import Database
-from evalcore.service.database.tables import EvalResultRow, EvalRunRow
-from evalcore.service.wire.base import FINAL, LifecycleStatus
+from evalcore.service.db import Database
+from evalcore.service.models import FINAL, LifecycleStatus
+from evalcore.service.tables import EvalResultRow, EvalRunRow
 
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _OPEN: Final = tuple(status for status in LifecycleStatus if status not in FINAL)

@@ -11,17 +11,13 @@ import uvicorn
 
 from evalcore.errors import UsageError
 from evalcore.pipeline.executors import find_configured_runner
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.origins import is_loopback
-from evalcore.service.access.tokens import Tokens
-from evalcore.service.application import create_application
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import Database, open_database
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
-from evalcore.service.request_log import set_up_logging
-from evalcore.service.web.project_pages import ProjectPages
+from evalcore.service.app import create_application
+from evalcore.service.auth import RateLimiter, Tokens, is_loopback
+from evalcore.service.context import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
+from evalcore.service.db import Database, open_database, upgrade
+from evalcore.service.log import set_up_logging
+from evalcore.service.ui import ProjectPages
+from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
 

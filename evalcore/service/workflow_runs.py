@@ -9,17 +9,20 @@ from pydantic import TypeAdapter
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.checks.conditions import Handle
-from evalcore.service.access.tokens import Caller
-from evalcore.service.database.rows import read_owned
-from evalcore.service.database.tables import WorkflowRunRow, WorkflowStepRow
-from evalcore.service.failure import not_found
-from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.pages import PageRequest, read_page, read_values
-from evalcore.service.parts import Parts
-from evalcore.service.payloads import ReadValue, damage_of
-from evalcore.service.timing import lifecycle_of, timing_of
-from evalcore.service.wire.base import LifecycleStatus, Page
-from evalcore.service.wire.workflows import StartWorkflowRun, WorkflowRun, WorkflowStep
+from evalcore.service.auth import Caller
+from evalcore.service.context import Parts, ReadValue, damage_of
+from evalcore.service.db import read_owned
+from evalcore.service.errors import not_found
+from evalcore.service.models import (
+    LifecycleStatus,
+    Page,
+    StartWorkflowRun,
+    WorkflowRun,
+    WorkflowStep,
+)
+from evalcore.service.requests import PageRequest, read_page, read_values
+from evalcore.service.runs import lifecycle_of, timing_of
+from evalcore.service.tables import Kind, WorkflowRunRow, WorkflowStepRow, new_id
 from evalcore.service.workflows import find_workflow
 
 _HANDLES: TypeAdapter[dict[str, Any] | None] = TypeAdapter(dict[str, Handle] | None)

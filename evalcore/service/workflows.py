@@ -2,26 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, cast
+from functools import cache
+from typing import Any, Final, cast
 
-from sqlalchemy import select
+from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.executed_workflow import read_registered_workflow
-from evalcore.service.access.tokens import Caller
-from evalcore.service.database.rows import lock_owned, read_owned, select_rows
-from evalcore.service.database.tables import WorkflowRow, WorkflowVersionRow
-from evalcore.service.failure import ServiceError, lacking, not_found, refuse_nul
-from evalcore.service.handles import blocks_of
-from evalcore.service.identifiers import Kind, new_id
-from evalcore.service.pages import PageRequest, read_page, read_values
-from evalcore.service.parts import Parts
-from evalcore.service.payloads import ReadValue, StoredValue, damage_of
-from evalcore.service.wire.base import Page
-from evalcore.service.wire.workflows import CreateWorkflow, Definition, RegisteredWorkflow
+from evalcore.service.auth import Caller
+from evalcore.service.context import DamagedPayloadError, Parts, ReadValue, StoredValue, damage_of
+from evalcore.service.db import lock_owned, read_owned, select_rows
+from evalcore.service.errors import ServiceError, lacking, not_found, refuse_nul
+from evalcore.service.models import (
+    BlockHandle,
+    CreateWorkflow,
+    Definition,
+    Page,
+    RegisteredWorkflow,
+    WorkflowBlock,
+)
+from evalcore.service.requests import PageRequest, read_page, read_values
+from evalcore.service.tables import Kind, WorkflowRow, WorkflowVersionRow, new_id
+from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
+from evalcore.workflow.values import is_schema
+
+_JSON_TYPES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(("string", "str", "text"), "string"),
+    **dict.fromkeys(("integer", "int"), "integer"),
+    **dict.fromkeys(("number", "float"), "number"),
+    **dict.fromkeys(("boolean", "bool"), "boolean"),
+    **dict.fromkeys(("array", "list"), "array"),
+    **dict.fromkeys(("object", "dict", "mapping", "map"), "object"),
+}
+
+
+def blocks_of(definition: Mapping[str, Any]) -> list[WorkflowBlock]:
+    """Return the blocks of a definition with their handles, in the order of the file."""
+    blocks: Mapping[str, Mapping[str, Any]] = definition.get("blocks") or {}
+    return [
+        WorkflowBlock(
+            id=name,
+            type=str(block.get("type")),
+            inputs=_inputs(block),
+            outputs=output_handles(block),
+        )
+        for name, block in blocks.items()
+    ]
+
+
+def _inputs(block: Mapping[str, Any]) -> list[BlockHandle]:
+    """Return a handle for each declared input; one for all that it sees if none is declared."""
+    return [
+        BlockHandle(
+            handle_id=handle.handle_id, name=handle.name or "inputs", type=handle.type, schema=None
+        )
+        for handle in input_handles(block.get("inputs"))
+    ]
+
+
+def output_handles(block: Mapping[str, Any]) -> list[BlockHandle]:
+    """Return the output handle, and of a dispatch block one for each exit."""
+    schema = output_schema(block)
+    handles = [BlockHandle(handle_id=FIRST_OUTPUT, name="output", type="json", schema=schema)]
+    if block.get("type") == "dispatch":
+        for number, member in enumerate(block.get("exits") or ()):
+            handles.append(
+                BlockHandle(
+                    handle_id=output_handle(number),
+                    name=str(member.get("id")),
+                    type="json",
+                    schema=None,
+                )
+            )
+    return handles
+
+
+def output_schema(block: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the schema of a block's output: declared, or that of its type; None if unknown.
+
+    `outputs` is a JSON Schema of the whole, or names with types or schemas. A `workflow` block's
+    `outputs` say what it takes from the other workflow, and declare nothing.
+    """
+    declared = block.get("outputs")
+    if not isinstance(declared, Mapping) or not declared or block.get("type") == "workflow":
+        return None
+    if is_schema(declared):
+        return dict(declared)
+    return {
+        "type": "object",
+        "properties": {name: _property(written) for name, written in declared.items()},
+        "required": list(declared),
+    }
+
+
+def _property(written: Any) -> dict[str, Any]:
+    if isinstance(written, Mapping):
+        return dict(written)
+    named = _JSON_TYPES.get(str(written).lower())
+    return {} if named is None else {"type": named}
 
 
 async def create_workflow(parts: Parts, caller: Caller, body: CreateWorkflow) -> RegisteredWorkflow:
@@ -197,3 +279,78 @@ def _wire(
     return RegisteredWorkflow(
         id=identifier, name=name, version_id=version_id, blocks=blocks_of(definition)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The definition of a workflow that is edited."""
+
+    workflow_id: str
+    version_id: str
+    read: ReadValue
+
+    @property
+    def definition(self) -> Mapping[str, Any]:
+        """The definition; empty if it cannot be read."""
+        return self.read.value or {}
+
+    @property
+    def blocks(self) -> Mapping[str, Mapping[str, Any]]:
+        """The blocks by their ids."""
+        blocks: Mapping[str, Mapping[str, Any]] = self.definition.get("blocks") or {}
+        return blocks
+
+    def output_schemas(self, block_id: str) -> dict[str, dict[str, Any] | None] | None:
+        """Return the schemas of a block's output handles; None if there is no such block."""
+        block = self.blocks.get(block_id)
+        if block is None:
+            return None
+        return {handle.handle_id: handle.schema_ for handle in output_handles(block)}
+
+
+async def read_drafts(
+    parts: Parts, session: AsyncSession, caller: Caller, workflow_ids: Sequence[str]
+) -> dict[str, Draft]:
+    """Return the drafts of the caller's workflows by their ids; those deleted are left out.
+
+    A draft that cannot be read is empty, and says so.
+    """
+    bound = {"ids": [*workflow_ids], "project_id": caller.project_id}
+    rows = (await session.execute(_drafts(), bound)).all()
+    values = await parts.payloads.read([(row.definition, row.definition_ref) for row in rows])
+    return {
+        row.workflow_id: Draft(row.workflow_id, row.version_id, read)
+        for row, read in zip(rows, values, strict=True)
+    }
+
+
+@cache
+def _drafts() -> Select[Any]:
+    versions = WorkflowVersionRow
+    named = and_(
+        WorkflowRow.id == versions.workflow_id, WorkflowRow.draft_id == versions.version_id
+    )
+    return (
+        select(
+            versions.workflow_id, versions.version_id, versions.definition, versions.definition_ref
+        )
+        .join(WorkflowRow, named)
+        .where(
+            WorkflowRow.id.in_(bindparam("ids", expanding=True)),
+            WorkflowRow.project_id == bindparam("project_id"),
+            WorkflowRow.deleted_at.is_(None),
+        )
+    )
+
+
+async def read_draft(
+    parts: Parts, session: AsyncSession, caller: Caller, workflow_id: str
+) -> Draft:
+    """Return the draft of a workflow. Raises `ServiceError` 404, and `DamagedPayloadError`."""
+    drafts = await read_drafts(parts, session, caller, [workflow_id])
+    if workflow_id not in drafts:
+        raise not_found("workflow", workflow_id)
+    draft = drafts[workflow_id]
+    if draft.read.damage is not None:
+        raise DamagedPayloadError(f"the draft of '{workflow_id}': {draft.read.damage}")
+    return draft

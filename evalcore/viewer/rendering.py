@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from fastapi import Request
+from fastapi import APIRouter, HTTPException, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
@@ -19,7 +19,7 @@ from evalcore.report.html import TEMPLATES as REPORT_TEMPLATES
 from evalcore.report.html import html_templates
 from evalcore.version import VERSION
 from evalcore.viewer.site import Site
-from evalcore.viewer.trend_pictures import chart_script_digest
+from evalcore.viewer.views.trend import chart_script, chart_script_digest
 
 _PACKAGE: Final = Path(__file__).parent
 TEMPLATES: Final = _PACKAGE / "templates"
@@ -117,3 +117,31 @@ def _ago(moment: datetime) -> str:
         if seconds >= unit_s:
             return f"{seconds / unit_s:.0f} {name} ago"
     return "just now"
+
+
+router = APIRouter()
+_TYPES: Final = {".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+# An asset's address has its digest.
+_FOR_GOOD: Final = {"Cache-Control": "public, max-age=31536000, immutable"}
+
+
+@router.get("/static/charts.js")
+def chart_library() -> Response:
+    """Return the script of interactive charts with its libraries."""
+    return Response(chart_script(), media_type="text/javascript", headers=_FOR_GOOD)
+
+
+@router.get("/static/{name}")
+def asset(name: str) -> Response:
+    """Return a style sheet, script or picture of the package."""
+    data = _assets().get(name)
+    if data is None:
+        raise HTTPException(404)
+    media_type = _TYPES[f".{name.rpartition('.')[2]}"]
+    return Response(data, media_type=media_type, headers=_FOR_GOOD)
+
+
+@cache
+def _assets() -> dict[str, bytes]:
+    paths = [THEME, *(path for path in STATIC.iterdir() if path.suffix in _TYPES)]
+    return {path.name: path.read_bytes() for path in paths}

@@ -18,9 +18,9 @@ from evalcore import define_suite, run_suite, variant
 from evalcore.annotations.labels import LabelBook
 from evalcore.storage.address import open_store
 from evalcore.storage.layout import suite_key
-from evalcore.viewer.application import create_viewer
-from evalcore.viewer.opened_runs import open_tables
+from evalcore.viewer.app import create_viewer
 from evalcore.viewer.site import Site
+from evalcore.viewer.views.opened import open_tables
 from tests.browser.chromium import find_chromium
 from tests.browser.opened_pages import Browser, served, violations
 from tests.support.canary import FORMS, Canary, canary_server
@@ -361,9 +361,9 @@ def test_a_large_run_appears_by_itself_once_it_is_open(
     opened: Browser, store: HostileStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     may_open, viewer = threading.Event(), create_viewer(Site(open_store(str(store.folder))))
-    monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
+    monkeypatch.setattr("evalcore.viewer.views.opened.LARGE_ITEMS", 0)
     monkeypatch.setattr(
-        "evalcore.viewer.opened_runs.open_tables",
+        "evalcore.viewer.views.opened.open_tables",
         lambda *run: may_open.wait(120) and open_tables(*run),
     )
     with fresh_page(opened, viewer) as browser:

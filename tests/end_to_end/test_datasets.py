@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from evalcore import SuiteError, capture, define_suite, run_suite, variant
 from evalcore.capture import flush_captures
-from evalcore.cli.dataset_promote import review
+from evalcore.cli.dataset import review
 from evalcore.datasets.dataset_catalogue import cluster_captures
 from evalcore.datasets.pending import PendingReader
 from evalcore.datasets.promotion import Acceptance, case_of

@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
 
-from evalcore.service.access.tokens import Scope
+from evalcore.service.auth import Scope
 from tests.support.postgresql import available_postgresql
 from tests.support.service import (
     EVALCORE,

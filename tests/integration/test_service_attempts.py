@@ -15,12 +15,12 @@ from evalcore.model.run import State
 from evalcore.pipeline.session import ExecuteOptions, opened_run
 from evalcore.planning.shards import pending_shards
 from evalcore.prefect.runner import PrefectRunner
-from evalcore.service.database.tables import EvalRunRow, WorkflowRunRow
-from evalcore.service.execution import engine_run, eval_worker, workflow_worker
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.execution.queue_worker import QueueWorker
-from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import Parts
+from evalcore.service import engine as engine_run
+from evalcore.service import worker as eval_worker
+from evalcore.service import worker as workflow_worker
+from evalcore.service.context import Parts
+from evalcore.service.tables import EvalRunRow, WorkflowRunRow
+from evalcore.service.worker import EvalWorker, QueueWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 
 from evalcore.model.run import State
-from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from evalcore.storage.runs import list_runs
 from tests.support.service import WORKFLOW, eval_body

@@ -10,8 +10,7 @@ import pytest
 
 from evalcore.client import AsyncClient, Client, ServiceRefusedError, calls
 from evalcore.errors import UsageError
-from evalcore.service.wire.eval_runs import CreateEvalRun
-from evalcore.service.wire.evals import CreateEval
+from evalcore.service.models import CreateEval, CreateEvalRun
 from tests.support.service import Service, eval_body
 from tests.support.shell import evalcore
 

@@ -12,15 +12,15 @@ import pytest
 from evalcore.checks.conditions import EvalAssertion
 from evalcore.model.run import State
 from evalcore.pipeline.lease import read_lease
-from evalcore.service.execution.end_signals import EndSignals
-from evalcore.service.execution.engine_run import (
+from evalcore.service.engine import (
+    EndSignals,
     FrozenEval,
     committed_results,
     execute_evals,
     plan_evals,
     planned_run,
 )
-from evalcore.service.execution.planned_runs import new_engine_run
+from evalcore.service.worker import new_engine_run
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun

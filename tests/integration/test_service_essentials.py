@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.service.access.tokens import Scope, Tokens
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import open_database
+from evalcore.service.auth import Scope, Tokens
+from evalcore.service.db import open_database, upgrade
 from tests.support.malformed_answers import assert_refused, requests_to_break, sent
 from tests.support.mcp_client import over_http
 from tests.support.postgresql import missing_postgresql, postgresql

@@ -17,15 +17,15 @@ import httpx
 import pytest
 from sqlalchemy import func, select
 
-from evalcore.service.database import sessions
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import open_database
-from evalcore.service.database.tables import EvalRunRow
-from evalcore.service.execution import lease, queue_worker
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.parts import Parts
+from evalcore.service import db as sessions
+from evalcore.service import worker as lease
+from evalcore.service import worker as queue_worker
+from evalcore.service.context import Parts
+from evalcore.service.db import open_database, upgrade
 from evalcore.service.serve import ServeOptions
 from evalcore.service.serve import service_parts as service_parts_of
+from evalcore.service.tables import EvalRunRow
+from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service import EVALCORE, UNCONFINED, Service, eval_body, service

@@ -12,7 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
 from evalcore.redaction.redactor import PROCESS
-from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from tests.support.service import WORKFLOW, eval_body
 from tests.support.service_in_process import requests_to, service_parts

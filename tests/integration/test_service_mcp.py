@@ -18,8 +18,7 @@ from mcp import Client, StdioServerParameters, types
 from mcp.client.stdio import stdio_client
 from mcp.shared.exceptions import MCPError
 
-from evalcore.service.wire.eval_runs import CreateEvalRun
-from evalcore.service.wire.evals import CreateEval, UpdateEval
+from evalcore.service.models import CreateEval, CreateEvalRun, UpdateEval
 from tests.support.mcp_client import over_http
 from tests.support.service import EVALCORE, Service, eval_body, service, token_of
 

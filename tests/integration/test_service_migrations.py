@@ -14,9 +14,8 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, text
 
 from evalcore.cli.main import cli
-from evalcore.service.database.migrate import alembic_config, upgrade
-from evalcore.service.database.sessions import Database, open_database
-from evalcore.service.database.tables import Table
+from evalcore.service.db import Database, alembic_config, open_database, upgrade
+from evalcore.service.tables import Table
 
 _NOW = datetime(2026, 11, 1, tzinfo=UTC)
 # Rows as version 0001 stored them: columns that came later are not named.

@@ -12,17 +12,13 @@ import orjson
 import pytest
 from sqlalchemy import event
 
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.tokens import Caller, Scope, Tokens, project_id
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import Database, open_database
-from evalcore.service.eval_results import list_results
+from evalcore.service.auth import Caller, RateLimiter, Scope, Tokens, project_id
+from evalcore.service.context import Parts
+from evalcore.service.db import Database, open_database, upgrade
 from evalcore.service.evals import create_eval, list_evals
-from evalcore.service.filters import RunFilter
-from evalcore.service.pages import PageRequest
-from evalcore.service.parts import Parts
-from evalcore.service.wire.evals import CreateEval
-from evalcore.service.wire.workflows import CreateWorkflow
+from evalcore.service.models import CreateEval, CreateWorkflow
+from evalcore.service.requests import PageRequest, RunFilter
+from evalcore.service.results import list_results
 from evalcore.service.workflows import create_workflow
 from evalcore.storage.local import LocalStore
 from tests.support.service import WORKFLOW, Service, eval_body, service, token_of

@@ -14,11 +14,10 @@ import httpx
 import pytest
 from sqlalchemy import select
 
-from evalcore.service.database.tables import EvalRunRow
-from evalcore.service.execution import queue_worker
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.parts import Parts
+from evalcore.service import worker as queue_worker
+from evalcore.service.context import Parts
+from evalcore.service.tables import EvalRunRow
+from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.s3 import S3Settings, S3Store
 from tests.support.postgresql import available_postgresql
@@ -119,8 +118,8 @@ def test_a_store_whose_folder_was_removed_is_away_until_it_is_back(tmp_path: Pat
 def test_a_store_that_does_not_answer_holds_up_no_other_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalcore.service.stored_objects._ANSWER_S", 2.0)
-    monkeypatch.setattr("evalcore.service.stored_objects._PROBE_S", 2.0)
+    monkeypatch.setattr("evalcore.service.context._ANSWER_S", 2.0)
+    monkeypatch.setattr("evalcore.service.context._PROBE_S", 2.0)
     answers = threading.Event()
 
     async def scenario() -> None:

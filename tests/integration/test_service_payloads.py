@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.service import exports, payloads
+from evalcore.service import context as payloads
+from evalcore.service import export as exports
 from tests.support.service import Service, eval_body, local_service
 
 EVALS, RUNS, RESULTS = (f"/v1/workflows/evals{part}" for part in ("", "/runs", "/results"))

@@ -10,10 +10,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import event
 
-from evalcore.service.database.sessions import Database
-from evalcore.service.execution.eval_worker import EvalWorker
-from evalcore.service.execution.workflow_worker import WorkflowWorker
-from evalcore.service.run_counts import RunCountsCache
+from evalcore.service.db import Database
+from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from tests.support.service_in_process import Requests, requests_to, service_parts
 
@@ -51,7 +49,6 @@ async def _check_reads(folder: Path, address: str) -> None:
                 for worker in parts.workers:
                     await worker.stop()
                 for name, read in reads.items():
-                    parts.run_counts = RunCountsCache()  # what it remembers is not asked again
                     with _recorded(parts.database) as asked:
                         await requests.get(read.path, **read.parameters)
                     assert len(asked) == read.statements, (name, asked)

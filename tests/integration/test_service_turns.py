@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.service.access.tokens import Caller, Scope, project_id
-from evalcore.service.execution.eval_worker import EvalWorker
+from evalcore.service.auth import Caller, Scope, project_id
+from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from tests.support.service import eval_body, local_service
 from tests.support.service_in_process import requests_to, service_parts

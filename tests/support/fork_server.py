@@ -34,8 +34,8 @@ tests: [{id: t, input: word}]
 _MODULES = (
     "evalcore.checks.judged",
     "evalcore.cli.dataset",
-    "evalcore.cli.inspect",
-    "evalcore.cli.regrade",
+    "evalcore.cli.check",
+    "evalcore.cli.running",
     "evalcore.cli.report",
     "evalcore.cli.runs",
     "evalcore.datasets.versions",

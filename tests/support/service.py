@@ -189,10 +189,9 @@ async def service_application(
 
     Without projects it asks for no tokens.
     """
-    from evalcore.service.access.tokens import Scope
-    from evalcore.service.application import create_application
-    from evalcore.service.database.migrate import upgrade
-    from evalcore.service.database.sessions import open_database
+    from evalcore.service.app import create_application
+    from evalcore.service.auth import Scope
+    from evalcore.service.db import open_database, upgrade
     from evalcore.service.serve import ServeOptions, service_parts
 
     options = ServeOptions(

@@ -19,10 +19,10 @@ import httpx
 from sqlalchemy import select
 
 from evalcore.model.run import State
-from evalcore.service.database.sessions import open_database
-from evalcore.service.database.tables import EvalResultRow, EvalRunRow
-from evalcore.service.execution.engine_run import committed_results, planned_run
-from evalcore.service.wire.base import FINAL
+from evalcore.service.db import open_database
+from evalcore.service.engine import committed_results, planned_run
+from evalcore.service.models import FINAL
+from evalcore.service.tables import EvalResultRow, EvalRunRow
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.service import UNCONFINED, Service, eval_body, service

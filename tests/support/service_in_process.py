@@ -10,12 +10,10 @@ from typing import Any
 
 import httpx
 
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.tokens import Tokens
-from evalcore.service.application import create_application
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import open_database
-from evalcore.service.parts import Parts, open_caller
+from evalcore.service.app import create_application
+from evalcore.service.auth import RateLimiter, Tokens
+from evalcore.service.context import Parts, open_caller
+from evalcore.service.db import open_database, upgrade
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectStore
 from tests.support.service import WORKFLOW, eval_body

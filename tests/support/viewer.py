@@ -12,7 +12,7 @@ import yaml
 from starlette.testclient import TestClient
 
 from evalcore.storage.address import open_store
-from evalcore.viewer.application import create_viewer
+from evalcore.viewer.app import create_viewer
 from evalcore.viewer.site import Site
 from tests.support.shell import evalcore
 
@@ -42,7 +42,7 @@ def pages_with_history() -> Iterator[None]:
     After ten seconds they would show what the history has by then.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evalcore.viewer.history_sync._PATIENCE_S", 120.0)
+        patch.setattr("evalcore.viewer.sync._PATIENCE_S", 120.0)
         yield
 
 

@@ -15,13 +15,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp.shared.exceptions import MCPError
 from starlette.types import Receive, Scope, Send
 
-from evalcore.service.access.origins import refuse_foreign_pages
-from evalcore.service.failure import ServiceError
+from evalcore.service.auth import refuse_foreign_pages
+from evalcore.service.context import Parts
+from evalcore.service.errors import ServiceError
 from evalcore.service.mcp.exchange import ApplicationExchange
 from evalcore.service.mcp.protocol import protocol_server
 from evalcore.service.mcp.tools import ToolRequest
-from evalcore.service.parts import Parts
-from evalcore.service.routes.requests import caller_of
+from evalcore.service.requests import caller_of
 
 _CREDENTIALS: Final = "authorization"
 

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 from fastapi import FastAPI
 
-from evalcore.service.failure import ServiceError
+from evalcore.service.errors import ServiceError
 from evalcore.service.mcp.tools import ToolRequest
 
 

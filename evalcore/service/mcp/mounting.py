@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from evalcore.service.failure import ServiceError
-from evalcore.service.parts import Parts
+from evalcore.service.context import Parts
+from evalcore.service.errors import ServiceError
 
 NEEDS_EXTRA: Final = "the MCP server needs the extra 'mcp': pip install 'evalcore-pipeline[mcp]'"
 

@@ -11,7 +11,7 @@ from mcp.server.lowlevel import Server
 from mcp.shared.exceptions import MCPError
 from starlette.requests import Request
 
-from evalcore.service.failure import ServiceError
+from evalcore.service.errors import ServiceError
 from evalcore.service.mcp.tools import TOOLS, RouteTool, ToolRequest
 from evalcore.version import VERSION
 from evalcore.wording import did_you_mean

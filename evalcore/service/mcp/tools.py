@@ -15,12 +15,11 @@ from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 from starlette.routing import Match
 
-from evalcore.service.failure import ServiceError, mistake, not_found
+from evalcore.service.errors import ServiceError, mistake, not_found, wire_mistakes
 from evalcore.service.mcp.tool_table import TOOL_TABLE, ToolRow
-from evalcore.service.mistakes import wire_mistakes
+from evalcore.service.models import RequestBody, ResponseBody
 from evalcore.service.routes import eval_runs, evals
 from evalcore.service.routes.eval_runs import TRIGGER_HEADER
-from evalcore.service.wire.base import RequestBody, ResponseBody
 from evalcore.shapes import is_model
 
 # In the order in which the application looks for the route of a request.

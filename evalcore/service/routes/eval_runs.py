@@ -9,19 +9,23 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Header, Query
 from pydantic import BeforeValidator
 
-from evalcore.service import eval_results, eval_runs
-from evalcore.service.eval_runs import RunRequest
-from evalcore.service.failure import mistake
-from evalcore.service.filters import RunFilter
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import (
+from evalcore.service import results, runs
+from evalcore.service.errors import REFUSALS, mistake
+from evalcore.service.models import (
+    CreateEvalRun,
+    LifecycleStatus,
+    Page,
+    WorkflowEvalResult,
+    WorkflowEvalRun,
+)
+from evalcore.service.requests import (
     CurrentCaller,
     CurrentParts,
     RequestedPage,
+    RunFilter,
     StrictRoute,
 )
-from evalcore.service.wire.base import LifecycleStatus, Page
-from evalcore.service.wire.eval_runs import CreateEvalRun, WorkflowEvalResult, WorkflowEvalRun
+from evalcore.service.runs import RunRequest
 
 router = APIRouter(
     prefix="/v1/workflows/evals", tags=["eval runs"], route_class=StrictRoute, responses=REFUSALS
@@ -104,7 +108,7 @@ async def create_run(
 ) -> WorkflowEvalRun:
     """Run the saved evals in scope. The same `Idempotency-Key` gives the same run."""
     request = RunRequest(body, trigger, idempotency_key)
-    return await eval_runs.create_eval_run(parts, caller, request)
+    return await runs.create_eval_run(parts, caller, request)
 
 
 @router.get("/runs")
@@ -112,19 +116,19 @@ async def list_runs(
     parts: CurrentParts, caller: CurrentCaller, page: RequestedPage, run_filter: RequestedFilter
 ) -> Page[WorkflowEvalRun]:
     """List runs, the newest first."""
-    return await eval_runs.list_eval_runs(parts, caller, page, run_filter)
+    return await runs.list_eval_runs(parts, caller, page, run_filter)
 
 
 @router.get("/runs/{run_id}")
 async def get_run(run_id: str, parts: CurrentParts, caller: CurrentCaller) -> WorkflowEvalRun:
     """Return a run with its counts."""
-    return await eval_runs.get_eval_run(parts, caller, run_id)
+    return await runs.get_eval_run(parts, caller, run_id)
 
 
 @router.post("/runs/{run_id}/cancel")
 async def cancel_run(run_id: str, parts: CurrentParts, caller: CurrentCaller) -> WorkflowEvalRun:
     """Cancel a run; results that are completed stay."""
-    return await eval_runs.cancel_eval_run(parts, caller, run_id)
+    return await runs.cancel_eval_run(parts, caller, run_id)
 
 
 @router.get("/results")
@@ -136,7 +140,7 @@ async def list_results(
     run_id: Annotated[str | None, Query(description="Of this run.")] = None,
 ) -> Page[WorkflowEvalResult]:
     """List results, the newest first."""
-    return await eval_results.list_results(parts, caller, page, run_id, run_filter)
+    return await results.list_results(parts, caller, page, run_id, run_filter)
 
 
 @router.get("/results/{result_id}")
@@ -144,4 +148,4 @@ async def get_result(
     result_id: str, parts: CurrentParts, caller: CurrentCaller
 ) -> WorkflowEvalResult:
     """Return a result."""
-    return await eval_results.get_result(parts, caller, result_id)
+    return await results.get_result(parts, caller, result_id)

@@ -7,15 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from evalcore.service import evals
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import (
+from evalcore.service.errors import REFUSALS
+from evalcore.service.models import CreateEval, Page, UpdateEval, WorkflowEval
+from evalcore.service.requests import (
     CurrentCaller,
     CurrentParts,
     RequestedPage,
     StrictRoute,
 )
-from evalcore.service.wire.base import Page
-from evalcore.service.wire.evals import CreateEval, UpdateEval, WorkflowEval
 
 router = APIRouter(
     prefix="/v1/workflows/evals", tags=["evals"], route_class=StrictRoute, responses=REFUSALS

@@ -8,10 +8,9 @@ from urllib.parse import quote
 from fastapi import APIRouter, File, Request, Response, UploadFile
 
 from evalcore.service import files
-from evalcore.service.failure import ServiceError, mistake
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import CurrentCaller, CurrentParts, StrictRoute
-from evalcore.service.wire.workflows import StoredFile
+from evalcore.service.errors import REFUSALS, ServiceError, mistake
+from evalcore.service.models import StoredFile
+from evalcore.service.requests import CurrentCaller, CurrentParts, StrictRoute
 
 router = APIRouter(prefix="/v1/files", tags=["files"], route_class=StrictRoute, responses=REFUSALS)
 

@@ -8,10 +8,10 @@ from fastapi import APIRouter, Response
 from fastapi.responses import PlainTextResponse
 from sqlalchemy import text
 
+from evalcore.service.errors import REFUSALS
 from evalcore.service.metrics import CONTENT_TYPE, exposition
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import CurrentParts
-from evalcore.service.wire.base import ResponseBody
+from evalcore.service.models import ResponseBody
+from evalcore.service.requests import CurrentParts
 
 router = APIRouter(tags=["operations"], responses={503: REFUSALS[503]})
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from evalcore.service import workflow_runs
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import (
+from evalcore.service.errors import REFUSALS
+from evalcore.service.models import Page, StartWorkflowRun, WorkflowRun, WorkflowStep
+from evalcore.service.requests import (
     CurrentCaller,
     CurrentParts,
     RequestedPage,
     StrictRoute,
 )
-from evalcore.service.wire.base import Page
-from evalcore.service.wire.workflows import StartWorkflowRun, WorkflowRun, WorkflowStep
 
 router = APIRouter(
     prefix="/v1/workflows", tags=["workflow runs"], route_class=StrictRoute, responses=REFUSALS

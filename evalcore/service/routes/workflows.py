@@ -5,20 +5,21 @@ from __future__ import annotations
 from fastapi import APIRouter
 from fastapi.responses import StreamingResponse
 
-from evalcore.service import exports, workflows
-from evalcore.service.routes.errors import REFUSALS
-from evalcore.service.routes.requests import (
+from evalcore.service import workflows
+from evalcore.service.errors import REFUSALS
+from evalcore.service.export import chunks, export_workflow
+from evalcore.service.models import (
+    CreateWorkflow,
+    ExportedWorkflow,
+    Page,
+    RegisteredWorkflow,
+    UpdateDraft,
+)
+from evalcore.service.requests import (
     CurrentCaller,
     CurrentParts,
     RequestedPage,
     WorkflowsRoute,
-)
-from evalcore.service.wire.base import Page
-from evalcore.service.wire.workflows import (
-    CreateWorkflow,
-    ExportedWorkflow,
-    RegisteredWorkflow,
-    UpdateDraft,
 )
 
 router = APIRouter(
@@ -53,8 +54,8 @@ async def get(
 @router.get("/{workflow_id}/export", response_model=ExportedWorkflow)
 async def export(workflow_id: str, parts: CurrentParts, caller: CurrentCaller) -> StreamingResponse:
     """Return the draft and all saved evals with their frozen inputs, oldest first."""
-    file = await exports.export_workflow(parts, caller, workflow_id)
-    return StreamingResponse(exports.chunks(file), media_type="application/json")
+    file = await export_workflow(parts, caller, workflow_id)
+    return StreamingResponse(chunks(file), media_type="application/json")
 
 
 @router.put("/{workflow_id}/draft")

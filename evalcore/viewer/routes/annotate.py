@@ -14,9 +14,9 @@ from fastapi.responses import RedirectResponse
 from evalcore.annotations.labels import LONGEST_COMMENT, check_annotator
 from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.errors import RunConflictError, UsageError
-from evalcore.viewer.annotation_pages import annotation_screen, is_complete
-from evalcore.viewer.posted_forms import Posted, PostedForm, read_form
+from evalcore.viewer.queues import annotation_screen, is_complete
 from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.security import Posted, PostedForm, read_form
 from evalcore.viewer.site import CurrentSite
 from evalcore.wording import counted
 

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
 from evalcore.storage.layout import suite_key
-from evalcore.viewer.case_pages import CaseAddress, read_case_page
 from evalcore.viewer.rendering import case_url, render
 from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.views.case import CaseAddress, read_case_page
 
 router = APIRouter()
 _MOST_OUTCOMES: Final = 40

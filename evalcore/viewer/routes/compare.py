@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from collections.abc import Sequence
+from math import sqrt
+from typing import Annotated, Any, Final, NamedTuple
 
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel
@@ -13,15 +15,52 @@ from evalcore.analytics.compare import (
     PairedChoice,
     PairedKey,
     PairedPage,
+    ScatterPoint,
     read_paired,
 )
 from evalcore.errors import UsageError
 from evalcore.report.document import comparison_entries
-from evalcore.viewer.opened_comparisons import OpenedComparison, Side
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.routes.runs import parse_key
-from evalcore.viewer.score_scatter import scatter_marks
 from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.views.opened import OpenedComparison, Side
+
+SIZE: Final = 400.0
+MARGIN: Final = 40.0
+_LEAST_RADIUS: Final = 3.0
+_MOST_RADIUS: Final = 11.0
+
+
+class ScatterMark(NamedTuple):
+    """A circle; `tone` is `worse` below the diagonal, `better` above it, `same` on it."""
+
+    x: float
+    y: float
+    radius: float
+    tone: str
+    point: ScatterPoint
+
+
+def scatter_marks(points: Sequence[ScatterPoint]) -> tuple[ScatterMark, ...]:
+    """Return a circle for each point, its area by the number of cases; the largest first."""
+    most = max((point.cases for point in points), default=1)
+    return tuple(
+        ScatterMark(
+            round(MARGIN + point.was_score * SIZE, 1),
+            round(SIZE + MARGIN / 4 - point.now_score * SIZE, 1),
+            round(max(_LEAST_RADIUS, _MOST_RADIUS * sqrt(point.cases / most)), 1),
+            _tone(point),
+            point,
+        )
+        for point in points
+    )
+
+
+def _tone(point: ScatterPoint) -> str:
+    if point.now_cell == point.was_cell:
+        return "same"
+    return "better" if point.now_cell > point.was_cell else "worse"
+
 
 router = APIRouter()
 _CASES_PER_PAGE: Final = 100

@@ -2,24 +2,40 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
 from dataclasses import asdict
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
+import orjson
 from fastapi import APIRouter, HTTPException, Query, Request, Response
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from evalcore.analytics.cases import CASE_ORDERS, CaseChoice, CaseKey, CasePage
-from evalcore.errors import UsageError
+from evalcore.analytics.assertions import AssertionCounts
+from evalcore.analytics.cases import (
+    CASE_ORDERS,
+    CaseChoice,
+    CaseItem,
+    CaseKey,
+    CasePage,
+    read_items,
+)
+from evalcore.errors import ObjectNotFoundError, UsageError
 from evalcore.model.run import Manifest, State
 from evalcore.model.suite import quarantine_of
 from evalcore.report.comparison import changes, measure_changes, no_comparison
 from evalcore.report.figures import rate_text, score_text, summary_notes, tokens_text
+from evalcore.report.view import shown_text
+from evalcore.storage.layout import blob_key
 from evalcore.viewer.catalogue import RunEntry
-from evalcore.viewer.opened_runs import OpenedRun
+from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
+from evalcore.viewer.views.case import planned_case, read_evidence
+from evalcore.viewer.views.opened import OpenedRun
 
 router = APIRouter()
 _CASES_PER_PAGE: Final = 100
@@ -168,3 +184,138 @@ def _facts(opened: OpenedRun) -> dict[str, Any] | None:
         "tokens": tokens_text(summary),
         "notes": list(summary_notes(summary)),
     }
+
+
+# More rows are no help, and too large a page.
+_MOST_LISTED: Final = 500
+
+
+@router.get("/runs/{run_id}/assertions")
+def run_assertions(request: Request, site: CurrentSite, run_id: str) -> Response:
+    """Show the assertions of a run, those that fail most first."""
+    with site.opened.open(run_id) as opened:
+        counts = opened.assertion_counts()
+        manifest = opened.manifest
+    entry = site.catalogue.entry(run_id)
+    return render(
+        request,
+        site,
+        "assertions.html.j2",
+        name=manifest.suite,
+        suite=None if entry is None else entry.suite_key,
+        run_id=run_id,
+        **_listed(counts),
+    )
+
+
+def _listed(counts: tuple[AssertionCounts, ...]) -> dict[str, Any]:
+    judged = [each for each in counts if each.compared]
+    return {
+        "assertions": counts[:_MOST_LISTED],
+        "unlisted": max(0, len(counts) - _MOST_LISTED),
+        "never_failing": sum(each.always_passes for each in counts),
+        "disagreeing": sorted(judged, key=lambda each: each.disagreement or 0.0, reverse=True),
+    }
+
+
+# A browser asks again by itself, and its right to look is checked again.
+_LONGEST_S: Final = 60.0
+_AGAIN_MS: Final = 2_000
+
+
+@router.get("/runs/{run_id}/events")
+async def run_events(site: CurrentSite, run_id: str) -> StreamingResponse:
+    """Send `look` events while the run goes on, and `ended` when it has; see `LiveRuns`."""
+    entry = await asyncio.to_thread(site.catalogue.entry, run_id)
+    if entry is None:
+        raise HTTPException(404)
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    events = _events(site.live, run_id)
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+
+
+async def _events(live: LiveRuns, run_id: str) -> AsyncIterator[bytes]:
+    yield f"retry: {_AGAIN_MS}\n\n".encode()
+    try:
+        async with asyncio.timeout(_LONGEST_S), aclosing(live.follow(run_id)) as looks:
+            async for look in looks:
+                yield b"event: look\ndata: " + orjson.dumps(look) + b"\n\n"
+    except TimeoutError:
+        return
+    if live.is_closing:
+        return  # the browser asks again until the server is back
+    yield b"event: ended\ndata: {}\n\n"
+
+
+_WHOLE: Final = 2**31 - 1
+
+
+@router.get("/runs/{run_id}/items/{number}/output")
+def item_output(
+    site: CurrentSite, run_id: str, number: int, block: Annotated[str | None, Query()] = None
+) -> Response:
+    """Return the whole output of a work item, or of a block of its workflow."""
+    with site.opened.open(run_id) as opened:
+        row = _item(opened, number)
+        if block is not None:
+            evidence = read_evidence(row, opened.run.store)
+            text = None if evidence is None else evidence.outputs.get(block)
+        elif row.output_ref is not None:
+            text = _blob(opened, row.output_ref)
+        else:
+            text = row.output
+    return _text(text, f"{run_id}-{number}-output.txt")
+
+
+@router.get("/runs/{run_id}/items/{number}/evidence")
+def item_evidence(site: CurrentSite, run_id: str, number: int) -> Response:
+    """Return what stands in the evidence of a work item beside its output, as JSON text."""
+    with site.opened.open(run_id) as opened:
+        row = _item(opened, number)
+        text = row.evidence if row.evidence_ref is None else _blob(opened, row.evidence_ref)
+    indented = (
+        None if text is None else orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2)
+    )
+    return _text(None if indented is None else indented.decode(), f"{run_id}-{number}-evidence.txt")
+
+
+@router.get("/runs/{run_id}/planned/{case_number}/{part}")
+def planned_text(
+    site: CurrentSite, run_id: str, case_number: int, part: Literal["input", "expected"]
+) -> Response:
+    """Return the whole input or expected output of a case, JSON where it is no text."""
+    with site.opened.open(run_id) as opened:
+        if not 0 <= case_number < opened.manifest.plan.cases:
+            raise HTTPException(404)
+        case = planned_case(opened, case_number)
+    text = shown_text(case.input if part == "input" else case.expected_output)
+    return _text(text, f"{run_id}-case-{case_number}-{part}.txt")
+
+
+def _item(opened: OpenedRun, number: int) -> CaseItem:
+    tables = opened.connection
+    rows = () if tables is None else read_items(tables, [number], most_characters=_WHOLE)
+    if not rows:
+        raise HTTPException(404)
+    return rows[0]
+
+
+def _blob(opened: OpenedRun, digest: str) -> str:
+    try:
+        data = opened.run.store.get(blob_key(digest)).data
+    except ObjectNotFoundError as error:
+        raise HTTPException(404, "This text is not in the store any more.") from error
+    return data.decode("utf-8", "replace")
+
+
+def _text(text: str | None, name: str) -> Response:
+    if text is None:
+        raise HTTPException(404)
+    return Response(
+        text.encode("utf-8", "replace"),
+        media_type="text/plain; charset=utf-8",
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Cache-Control": "no-store",
+        },
+    )

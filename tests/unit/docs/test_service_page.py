@@ -10,11 +10,10 @@ import click
 import pytest
 
 from evalcore.cli.main import cli
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.tokens import Tokens
-from evalcore.service.application import create_application
-from evalcore.service.database.sessions import open_database
-from evalcore.service.parts import Parts
+from evalcore.service.app import create_application
+from evalcore.service.auth import RateLimiter, Tokens
+from evalcore.service.context import Parts
+from evalcore.service.db import open_database
 from evalcore.storage.address import open_store
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -22,7 +21,6 @@ PAGE = (ROOT / "docs/reference/service.md").read_text("utf-8")
 MODULES = (
     *(ROOT / "evalcore/service").rglob("*.py"),
     *(ROOT / "evalcore/client").rglob("*.py"),
-    ROOT / "evalcore/cli/evals.py",
     ROOT / "evalcore/cli/serve.py",
 )
 

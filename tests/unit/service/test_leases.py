@@ -1,4 +1,4 @@
-"""The lease of a worker on a row (evalcore.service.execution.lease)."""
+"""The lease of a worker on a row (evalcore.service.worker)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from evalcore.service.database.tables import EvalRunRow
-from evalcore.service.execution.lease import RowLease
+from evalcore.service.tables import EvalRunRow
+from evalcore.service.worker import RowLease
 
 
 class SlowDatabase:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evalcore.service.access.limits import RateLimiter
-from evalcore.service.access.tokens import Tokens
-from evalcore.service.application import create_application
-from evalcore.service.database.sessions import open_database
-from evalcore.service.parts import Parts
+from evalcore.service.app import create_application
+from evalcore.service.auth import RateLimiter, Tokens
+from evalcore.service.context import Parts
+from evalcore.service.db import open_database
 from evalcore.storage.address import open_store
 
 

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from evalcore.service.payloads import INLINE_BYTES, Payloads
-from evalcore.service.stored_objects import StoredObjects
+from evalcore.service.context import INLINE_BYTES, Payloads, StoredObjects
 from evalcore.storage.local import LocalStore
 
 

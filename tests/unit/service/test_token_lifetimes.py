@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from evalcore.service.access.tokens import Caller, Scope, Tokens
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import Database, open_database
-from evalcore.service.failure import ServiceError
+from evalcore.service.auth import Caller, Scope, Tokens
+from evalcore.service.db import Database, open_database, upgrade
+from evalcore.service.errors import ServiceError
 
 Talk = Callable[["Keys"], Awaitable[None]]
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import argon2
 import pytest
 
-from evalcore.service.access.tokens import Scope, Tokens
-from evalcore.service.database.migrate import upgrade
-from evalcore.service.database.sessions import open_database
-from evalcore.service.failure import ServiceError
+from evalcore.service.auth import Scope, Tokens
+from evalcore.service.db import open_database, upgrade
+from evalcore.service.errors import ServiceError
 
 
 class Checks:

@@ -12,9 +12,9 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from starlette.testclient import TestClient
 
-from evalcore.service.access.tokens import Scope
-from evalcore.service.web.sign_in import COOKIE, own_page
-from evalcore.viewer.application import PAGES
+from evalcore.service.auth import Scope
+from evalcore.service.ui import COOKIE, own_page
+from evalcore.viewer.app import PAGES
 from tests.support.service import Service, local_service
 
 PAGE = {"Accept": "text/html"}

@@ -15,7 +15,7 @@ from starlette.testclient import TestClient
 from evalcore.annotations.labels import LabelBook
 from evalcore.model.annotation import AnswerForm
 from evalcore.storage.address import open_store
-from evalcore.viewer.annotation_pages import answer_choices
+from evalcore.viewer.queues import answer_choices
 from tests.support.shell import evalcore
 from tests.support.viewer import own_page, run_suite, viewer
 

@@ -1,4 +1,4 @@
-"""The sync of a viewer's history: how it begins and ends (evalcore.viewer.history_sync)."""
+"""The sync of a viewer's history: how it begins and ends (evalcore.viewer.sync)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.storage.local import LocalStore
 from evalcore.viewer.catalogue import Catalogue
-from evalcore.viewer.history_sync import HistorySync
+from evalcore.viewer.sync import HistorySync
 
 
 def sync_of(folder: Path) -> HistorySync:

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.storage.address import open_store
-from evalcore.viewer import opened_runs
-from evalcore.viewer.opened_runs import OpenedRuns
+from evalcore.viewer.views.opened import OpenedRuns
 from tests.support.viewer import run_suite
 
 SUITE: dict[str, Any] = {
@@ -35,7 +34,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 def test_a_run_without_room_for_it_is_closed(
     runs: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened_runs, "_MOST_ITEMS", 1)
+    monkeypatch.setattr("evalcore.viewer.views.opened._MOST_ITEMS", 1)
     opened = OpenedRuns(open_store(str(runs[0])))
     with opened.open(runs[1][0]) as first:
         pass
@@ -48,7 +47,7 @@ def test_a_run_without_room_for_it_is_closed(
 def test_threads_that_displace_each_others_runs_never_use_a_closed_one(
     runs: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(opened_runs, "MOST_OPENED", 1)
+    monkeypatch.setattr("evalcore.viewer.views.opened.MOST_OPENED", 1)
     opened = OpenedRuns(open_store(str(runs[0])))
     counts: list[int] = []
 

@@ -196,13 +196,6 @@ def test_an_address_of_absurd_size_has_a_short_answer(
     assert status == 200 or len(page.content) < 8_000
 
 
-@pytest.mark.parametrize("path", ["/", "/suites/greetings", "/static/viewer.css", "/nowhere"])
-def test_head_has_the_status_and_the_headers_of_get(client: TestClient, path: str) -> None:
-    get, head = client.get(path), client.head(path)
-    assert (head.status_code, head.content) == (get.status_code, b"")
-    assert head.headers["content-type"] == get.headers["content-type"]
-
-
 CASE_IDS = (".", "..", "a\nb", "a/../b", "/", "100%", "?#&+", "\u202eabc", "x" * 300)
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import DamagedRunError, UsageError
-from evalcore.viewer.opened_runs import open_tables
-from evalcore.viewer.preparations import Preparations, PreparingError
+from evalcore.viewer.shelf import Preparations, PreparingError
+from evalcore.viewer.views.opened import open_tables
 from tests.support.viewer import run_suite, viewer
 
 SUITE = {
@@ -29,8 +29,8 @@ def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         may_open.wait(60)
         return open_tables(*arguments)  # type: ignore[arg-type]  # as it was called
 
-    monkeypatch.setattr("evalcore.viewer.opened_runs.LARGE_ITEMS", 0)
-    monkeypatch.setattr("evalcore.viewer.opened_runs.open_tables", open_later)
+    monkeypatch.setattr("evalcore.viewer.views.opened.LARGE_ITEMS", 0)
+    monkeypatch.setattr("evalcore.viewer.views.opened.open_tables", open_later)
     yield may_open
     may_open.set()
 
@@ -55,8 +55,8 @@ def test_the_page_of_a_large_run_says_that_it_is_opened_and_asks_again(
 def test_large_comparisons_appear_once_they_are_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalcore.viewer.opened_comparisons.LARGE_ITEMS", 0)
-    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 60.0)
+    monkeypatch.setattr("evalcore.viewer.views.opened.LARGE_ITEMS", 0)
+    monkeypatch.setattr("evalcore.viewer.shelf._PATIENCE_S", 60.0)
     run = run_suite(tmp_path, SUITE)
     with viewer(tmp_path / "store") as client:
         assert client.get("/compare", params={"a": run, "b": run}).status_code == 200
@@ -65,7 +65,7 @@ def test_large_comparisons_appear_once_they_are_made(
 def test_what_a_preparation_raises_is_raised_by_those_who_asked_and_it_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("evalcore.viewer.preparations._PATIENCE_S", 60.0)
+    monkeypatch.setattr("evalcore.viewer.shelf._PATIENCE_S", 60.0)
     preparations = Preparations()
     causes = [UsageError("no such run"), DamagedRunError("run", ())]
     for cause in causes:

@@ -12,7 +12,7 @@ import pytest
 from evalcore.errors import StoreError
 from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
-from evalcore.viewer.store_checks import StoreCheck
+from evalcore.viewer.site import StoreCheck
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_a_server_that_is_away_is_asked_once_and_named_with_what_to_check(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The client of S3 is imported and made meanwhile.
-    monkeypatch.setattr("evalcore.viewer.store_checks._ANSWER_S", 60.0)
+    monkeypatch.setattr("evalcore.viewer.site._ANSWER_S", 60.0)
     check = StoreCheck(open_store("s3://bucket/prefix"))
     with pytest.raises(StoreError, match=r"cannot be reached .*AWS_ENDPOINT_URL"):
         check.require()
@@ -48,7 +48,7 @@ def test_a_server_that_is_away_is_asked_once_and_named_with_what_to_check(
 def test_a_store_without_an_answer_is_not_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("evalcore.viewer.store_checks._ANSWER_S", 0.05)
+    monkeypatch.setattr("evalcore.viewer.site._ANSWER_S", 0.05)
     check, answer = StoreCheck(LocalStore(tmp_path)), threading.Event()
     monkeypatch.setattr(check, "_look", answer.wait)
     for _ in range(2):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evalcore.viewer.catalogue import RunEntry
-from evalcore.viewer.suite_query import SuiteQuery
+from evalcore.viewer.routes.suites import SuiteQuery
 
 
 def entry(run_id: str) -> RunEntry:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.viewer.texts import TextBudget
-from evalcore.viewer.timelines import MOST_EVENTS, timeline_of
+from evalcore.viewer.views.case import MOST_EVENTS, timeline_of
+from evalcore.viewer.views.texts import TextBudget
 from evalcore.workflow.events import Event
 from tests.support.model_server import SERVER_ERROR, model_server
 from tests.support.model_wire import Answer, Question

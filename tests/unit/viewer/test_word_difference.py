@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evalcore.viewer.word_differences import ADDED, REMOVED, SAME, word_difference
+from evalcore.viewer.views.texts import ADDED, REMOVED, SAME, word_difference
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""The service's database: its tables, its migrations, its sessions."""

@@ -1,0 +1,226 @@
+"""The viewer as an application of its own, and as pages of another one."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from http import HTTPStatus
+from typing import Any, Final
+
+import uvicorn
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.params import Depends as Dependency
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from evalcore.errors import (
+    DamagedRunError,
+    EvalError,
+    ObjectNotFoundError,
+    RunNotFoundError,
+    StoreError,
+    UsageError,
+)
+from evalcore.redaction.redactor import cover_exception
+from evalcore.storage.store import ObjectStore
+from evalcore.viewer import rendering
+from evalcore.viewer.rendering import render
+from evalcore.viewer.routes import annotate, cases, compare, datasets, runs, suites
+from evalcore.viewer.security import PageHeaders
+from evalcore.viewer.shelf import PreparingError
+from evalcore.viewer.site import CurrentSite, Site, site_of
+from evalcore.wording import shorten
+
+_LOG: Final = logging.getLogger("evalcore.viewer")
+
+
+class FaultPages:
+    """ASGI middleware that answers with a page where a route raised something unexpected."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on; show a page with status 500 if it fails before its answer begins."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        has_begun = False
+
+        async def send_noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_noting)
+        # Every fault of ours: the browser gets a page, the log the reason.
+        except Exception as error:
+            cover_exception(error)
+            _LOG.exception("%s %s: unexpected fault", scope["method"], scope["path"])
+            if has_begun:
+                raise
+            request = Request(scope, receive)
+            page = render(
+                request,
+                await site_of(request),
+                "failure.html.j2",
+                status=500,
+                title="This page has a fault",
+                message=f"{type(error).__name__}: the reason stands in the log of the server.",
+            )
+            await page(scope, receive, send)
+
+
+_LONGEST_INPUT: Final = 100
+_LONGEST_MESSAGE: Final = 2_000
+# Each module of pages has a `router`.
+PAGES = (suites, runs, cases, compare, annotate, datasets)
+
+
+def create_viewer(
+    site: Site, *, guard: Dependency | None = None, open_to: APIRouter | None = None
+) -> FastAPI:
+    """Return an application that has the viewer's pages and nothing else.
+
+    `guard` is asked before each page is; it may give the request a site of its own
+    (`request.state.site`). The routes of `open_to` and the static files are not guarded.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        site.start()
+        try:
+            yield
+        finally:
+            site.close()
+
+    application = FastAPI(
+        lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
+    )
+    application.state.site = site
+    # The first one is the innermost.
+    application.add_middleware(FaultPages)
+    application.add_middleware(PageHeaders, prefix=site.prefix)
+    guards = [*([] if guard is None else [guard]), Depends(require_store)]
+    for pages in PAGES:
+        application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
+    for router in (rendering.router, *([] if open_to is None else [open_to])):
+        application.include_router(router, prefix=site.prefix)
+    application.add_exception_handler(PreparingError, show_preparation)
+    application.add_exception_handler(EvalError, show_failure)
+    application.add_exception_handler(HTTPException, show_failure)
+    application.add_exception_handler(RequestValidationError, show_failure)
+    return application
+
+
+def require_store(site: CurrentSite) -> None:
+    """Let a page be shown if its store is there; raise `StoreError`."""
+    site.check.require()
+
+
+async def show_preparation(request: Request, error: Exception) -> Response:
+    """Return the page that says what is being prepared; the browser asks again by itself."""
+    site = await site_of(request)
+    page = render(request, site, "preparing.html.j2", status=202, subject=str(error))
+    # Without its own address a page with a fragment would only be scrolled to it.
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    address = path.partition(b"?")[0] + (b"?" + query if query else b"")
+    page.headers["Refresh"] = f"1; url={address.decode('latin-1')}"
+    return page
+
+
+async def show_failure(request: Request, error: Exception) -> Response:
+    """Return the page that says what is wrong and what would work."""
+    status = _status_of(error)
+    if isinstance(error, RequestValidationError):
+        message = "\n".join(map(_mistake, error.errors()))
+    elif isinstance(error, HTTPException):
+        is_unnamed = status == 404 and error.detail == HTTPStatus.NOT_FOUND.phrase
+        message = "There is no such page." if is_unnamed else str(error.detail)
+    else:
+        message = str(error)
+    return render(
+        request,
+        await site_of(request),
+        "failure.html.j2",
+        status=status,
+        title="Not found" if status == 404 else "This page cannot be shown",
+        message=shorten(message, _LONGEST_MESSAGE),
+    )
+
+
+def _mistake(mistake: Mapping[str, Any]) -> str:
+    name = ".".join(str(part) for part in mistake["loc"][1:])
+    return f"{name}={shorten(str(mistake['input']), _LONGEST_INPUT)!r}: {mistake['msg']}"
+
+
+def _status_of(error: Exception) -> int:
+    match error:
+        case HTTPException():
+            return error.status_code
+        case RunNotFoundError() | ObjectNotFoundError():
+            return 404
+        case RequestValidationError():
+            return 422
+        case UsageError():
+            return 400
+        case DamagedRunError():
+            return 409
+        case StoreError():
+            return 503
+        case _:
+            return 409
+
+
+_HOST: Final = "127.0.0.1"
+# A name that is rebound to this machine would let another site's page read this one.
+_HOSTS: Final = ("127.0.0.1", "localhost")
+
+
+def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None]) -> None:
+    """Serve the pages on loopback; `announce` is called with their address once it answers.
+
+    Port 0 takes any free one. Raises `UsageError` if the port is taken.
+    """
+    site = Site(store)
+    application = create_viewer(site)
+    application.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))
+    listening = _listen(port)
+    announce(f"http://{_HOST}:{listening.getsockname()[1]}/")
+    config = uvicorn.Config(
+        application, log_level="warning", access_log=False, timeout_graceful_shutdown=2
+    )
+    _Server(config, site).run(sockets=[listening])
+
+
+class _Server(uvicorn.Server):
+    """A server that ends the pages' streams before it waits for its requests to end."""
+
+    def __init__(self, config: uvicorn.Config, site: Site) -> None:
+        super().__init__(config)
+        self._site = site
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop the server."""
+        self._site.live.close()
+        await super().shutdown(sockets)
+
+
+def _listen(port: int) -> socket.socket:
+    # asyncio sends at once (TCP_NODELAY) on sockets that name their protocol only.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((_HOST, port))
+    except OSError as error:
+        listening.close()
+        raise UsageError(
+            f"port {port} of {_HOST} cannot be used: {error.strerror}; --port 0 takes a free one"
+        ) from error
+    listening.listen()
+    return listening

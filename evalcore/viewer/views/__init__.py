@@ -1,0 +1,1 @@
+"""What the pages show, read from the store: cases, calls, texts, trends."""

@@ -91,28 +91,6 @@ class _Like(NamedTuple):
     field: str | None
     texts: dict[str, Assertion]
 
-    def of(self, raw: Mapping[str, Any]) -> Assertion | None:
-        """Return the assertion that differs in its text alone; None if it is to be read."""
-        if len(raw) != self.keys:
-            return None
-        if self.keys == 1:
-            return self.assertion
-        text = raw.get("value")
-        if type(text) is not str:
-            return None
-        known = self.texts.get(text)
-        if known is None and self.field is not None and text.strip(ECMASCRIPT_TRIMMED):
-            word, check, _, params, block, weight, required, negate, *_ = self.assertion
-            name, params = f"{word}-{text[:_LONGEST_NAME]}", {**params, self.field: text}
-            known = Assertion(word, check, name, params, block, weight, required, negate)
-            self.keep(text, known)
-        return known
-
-    def keep(self, text: str, assertion: Assertion) -> None:
-        """Keep an assertion: what many tests repeat comes up early."""
-        if len(self.texts) < MAX_SHARED_ASSERTIONS:
-            self.texts[text] = assertion
-
 
 class AssertionReader:
     """Reads the assertions of a file; those that test files write alike are one object.
@@ -152,7 +130,7 @@ class AssertionReader:
         assertions: list[Assertion] = []
         criteria: Any = None
         for index, entry in enumerate(raw or ()):
-            if (like := self._like(entry)) is not None and (known := like.of(entry)) is not None:
+            if type(entry) is dict and (known := self._known(entry)) is not None:
                 assertions.append(known)
             elif not isinstance(entry, str) or entry in _spellings(_TEST):
                 assertions += self._read_entry(entry, (*loc, index), problems, label)
@@ -163,24 +141,45 @@ class AssertionReader:
                 assertions += self._read_entry(criteria, (*loc, index), problems, label)
         return assertions
 
-    def _like(self, raw: Any) -> _Like | None:
-        name = raw.get("type") if type(raw) is dict else None
-        return self._likes.get(name) if type(name) is str else None
+    def _known(self, raw: dict[str, Any]) -> Assertion | None:
+        """Return the assertion if one like it, but for its text, was read; else None."""
+        name = raw.get("type")
+        like = self._likes.get(name) if type(name) is str else None
+        if like is None:
+            return None
+        assertion, keys, field, texts = like
+        if len(raw) != keys:
+            return None
+        if keys == 1:
+            return assertion
+        text = raw.get("value")
+        if type(text) is not str:
+            return None
+        known = texts.get(text)
+        if known is None and field is not None and text.strip(ECMASCRIPT_TRIMMED):
+            word, check, _, params, block, weight, required, negate, *_ = assertion
+            title, params = f"{word}-{text[:_LONGEST_NAME]}", {**params, field: text}
+            known = Assertion(word, check, title, params, block, weight, required, negate)
+            # What many tests repeat comes up early; values of a test's own would fill any cache.
+            if len(texts) < MAX_SHARED_ASSERTIONS:
+                texts[text] = known
+        return known
 
     def _note_like(
         self, kind: AssertionType, written: Mapping[str, Any], assertion: Assertion
     ) -> None:
         """Keep the assertion of a test file if others can be made from it."""
         keys, text = len(written), written.get("value")
-        if kind.word.reads is not None or not (keys == 1 or (keys == 2 and type(text) is str)):
+        says_more = keys > 1 and not (keys == 2 and isinstance(text, str))
+        if self._dialect is not _TEST or kind.word.reads is not None or says_more:
             return
         check = find_check(assertion.check)
         field = kind.keys.get("value")
         if check.faults is not Check.faults or assertion.params.get(str(field)) != text:
             field = None
         like = self._likes.setdefault(written["type"], _Like(assertion, keys, field, {}))
-        if keys == like.keys == 2:
-            like.keep(text, assertion)
+        if isinstance(text, str) and keys == like.keys and len(like.texts) < MAX_SHARED_ASSERTIONS:
+            like.texts[text] = assertion
 
     def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:
         """Return the assertions of a composite; every mistake in them is noted."""
@@ -315,7 +314,8 @@ class AssertionReader:
         is_full = len(self._validated) >= MAX_SHARED_ASSERTIONS
         if key is not None and assertion is not None and not is_full and "required" not in written:
             self._validated[key] = assertion
-            self._note_like(kind, written, assertion)
+            if kind is not None:
+                self._note_like(kind, written, assertion)
         return assertion
 
     def _new(

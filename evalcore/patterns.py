@@ -94,10 +94,9 @@ class Pattern:
         from evalcore.isolation.pool import Job
 
         search = (self.text, self._flags, self._dialect, how, text)
+        job, pool = Job("evalcore.patterns:find_in_worker", search), _pool()
         try:
-            found = _pool().call_blocking(
-                Job("evalcore.patterns:find_in_worker", search), timeout_s
-            )
+            found = pool.start(pool.call(job, timeout_s=timeout_s)).result()
         except TimeoutError:
             reason = f"took longer than {timeout_s:g} s"
             raise PatternError(f"the search for {quote(self.text)} {reason}") from None

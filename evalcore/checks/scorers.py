@@ -380,7 +380,7 @@ class CustomScorer(Scorer):
                 from evalcore.isolation.pool import Job
 
                 job = Job(_ENTRY, ScorerCall(self, artifact, imports))
-                return Score(*await pool.call_within(job, TIMEOUT_S))
+                return Score(*await pool.call(job, timeout_s=TIMEOUT_S))
             function = find_callable(self.reference, imports, objects, _METHOD)
             return await asyncio.wait_for(self.call(artifact, function), TIMEOUT_S)
         except EvalError as error:

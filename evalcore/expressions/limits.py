@@ -98,9 +98,9 @@ def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
     from evalcore.isolation.pool import Job
 
     job = Job("evalcore.expressions.limits:evaluate_in_worker", (code.source, used))
-    source = f"${{{code.source.strip()}}}"
+    source, pool = f"${{{code.source.strip()}}}", _pool()
     try:
-        answer = _pool().call_blocking(job, SECONDS)
+        answer = pool.start(pool.call(job, timeout_s=SECONDS)).result()
     except TimeoutError:
         raise ExpressionError("LimitError", f"it takes longer than {SECONDS:g} s", source) from None
     except TargetError as error:

@@ -16,9 +16,16 @@ from typing import Annotated, Any, Final, NamedTuple, Required
 
 from pydantic import Field, ValidationError, with_config
 
-from evalcore.checks.base import STRICT, AssertionValueError, Check
-from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
-from evalcore.checks.registry import ANY, AWAITED, Dialect, find_check
+from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.registry import (
+    ANY,
+    AWAITED,
+    AssertionType,
+    Dialect,
+    WorkflowKeys,
+    assertion_types,
+    find_check,
+)
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Renames
@@ -36,7 +43,7 @@ from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import PRIMARY_PATH, ROOTS, parse_path
 from evalcore.problems import Problems
-from evalcore.shapes import CUSTOM_TYPE, adapter
+from evalcore.shapes import CUSTOM_TYPE, STRICT, adapter
 from evalcore.trust.secrets import escaped
 from evalcore.wording import Loc, describe, suggest, suggest_assertion
 

@@ -11,7 +11,7 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from evalcore.checks.dialects import assertion_words, column_types
+from evalcore.checks.registry import assertion_words, column_types
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.documents import (
     TOO_LARGE,

@@ -11,6 +11,7 @@ from pydantic import field_validator
 
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
+from evalcore.model.target import SERVICES
 from evalcore.scripts.iteration import Iteration, Scope, ToolError, WaitingTool
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
@@ -22,16 +23,11 @@ VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
 _REASONING: Final = ("strip", "keep")
-# Providers that answer at an address of their own in OpenAI's protocol, and their keys.
 _ADDRESSES: Final = {
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "google_genai": (
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GOOGLE_API_KEY",
-    ),
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistralai": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "together": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
+    **SERVICES,
+    "google_genai": SERVICES["google"],
+    "mistralai": SERVICES["mistral"],
+    "together": SERVICES["togetherai"],
 }
 _RENAMED: Final = {
     "openai_api_base": "base_url",

@@ -109,10 +109,10 @@ def _sum(amounts: Iterable[Spent]) -> Spent:
 class SharedLimits:
     """Keeps a budget in step with the run's other processes; `start`, then `leave`.
 
-    A budget without bounds leaves only the time at work to be shared. `base` is what the run had spent, and how long it had worked, before there was an object: where
-    there is one, it has what committed rows say. There will be so many `processes`. `start` raises
-    `StoreError` where the object cannot be read or written. If that lasts later, `failed` is
-    called, once, from a thread.
+    A budget without bounds leaves only the time at work to be shared. `base` is what the run had
+    spent, and how long it had worked, before there was an object: where there is one, it has what
+    committed rows say. There will be so many `processes`. `start` raises `StoreError` where the
+    object cannot be read or written. If that lasts later, `failed` is called, once, from a thread.
     """
 
     def __init__(

@@ -18,8 +18,8 @@ from evalcore.checks.conditions import (
     EvalAssertion,
     Handle,
 )
-from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.documents import Document, as_json, read_document, yaml_text
+from evalcore.errors import UsageError
+from evalcore.formats.documents import Document, as_json, read_document, read_named, yaml_text
 from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -49,7 +49,6 @@ from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
-from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
 
@@ -277,19 +276,14 @@ def _workflow(
         return {}, path, problems
     if isinstance(written, dict):
         return _with_blocks(written, path, _Below(problems, ("workflow",)))
-    try:
-        file = resolve_inside(repository_root(path.resolve().parent), path.parent, written)
-        document = read_document(file, shown_path(file))
-    except LoadError as error:
-        problems.include(error.problems)
+    named = read_named(written, path.parent, ("workflow",), problems)
+    if named is None:
         return {}, path, problems
-    except EvalError as error:
-        problems.add(("workflow",), str(error))
-        return {}, path, problems
+    file, document, own = named
     if not isinstance(document.value, dict):
         problems.add(("workflow",), f"{document.file} is no mapping")
         return {}, path, problems
-    return _with_blocks(document.value, file, Problems(document.file, document.locate))
+    return _with_blocks(document.value, file, own)
 
 
 def _with_blocks(

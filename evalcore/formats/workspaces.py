@@ -14,14 +14,14 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError
-from evalcore.formats.documents import read_document
+from evalcore.formats.documents import read_named
 from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.model.suite import AFTER_S, BEFORE_S, EACH
 from evalcore.problems import Problems
 from evalcore.shapes import Text, text_or_mapping
-from evalcore.trust.files import place_inside, repository_root, resolve_folder, resolve_inside
-from evalcore.wording import Loc, shown_path
+from evalcore.trust.files import place_inside, repository_root, resolve_folder
+from evalcore.wording import Loc
 
 
 def _text_or_list(value: object) -> str:
@@ -211,16 +211,12 @@ class WorkspaceReader:
         self, name: str, loc: Loc, problems: Problems
     ) -> tuple[object, Path, Problems, Loc] | None:
         """Return what a path stands for: a template, or the workspace that a YAML file holds."""
-        try:
-            root = repository_root(self._folder)
-            if (self._folder / name).is_dir():
-                return {"template": name}, Path(), problems, loc
-            path = resolve_inside(root, self._folder, name)
-            document = read_document(path, shown_path(path))
-        except EvalError as error:
-            problems.add(loc, str(error))
+        if (self._folder / name).is_dir():
+            return {"template": name}, Path(), problems, loc
+        named = read_named(name, self._folder, loc, problems)
+        if named is None:
             return None
-        in_file = Problems(document.file, document.locate)
+        path, document, in_file = named
         self.file_problems.append(in_file)
         raw = interpolate(document.value, self._variables, (), in_file)
         inner: Loc = ()

@@ -14,7 +14,7 @@ from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, SERVICES, Target, Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.shapes import Count, Text
@@ -39,9 +39,9 @@ from evalcore.wording import Loc, shown_path, suggest
 # Providers with the interface of OpenAI: the address, as it is called for one that is written.
 _ADDRESSES: Final = {
     "azure": "{endpoint}/openai/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "gemini": SERVICES["google"][0],
     "openai": "{endpoint}",
-    "openrouter": "https://openrouter.ai/api/v1",
+    "openrouter": SERVICES["openrouter"][0],
 }
 _MODELS: Final = frozenset({*_ADDRESSES, "anthropic"})
 _NAMES: Final = {

@@ -23,13 +23,7 @@ from evalcore.formats.documents import Document, as_json, read_document, read_na
 from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.questions import (
-    QuestionKeys,
-    only_read,
-    own_questions,
-    read_question,
-    without_section,
-)
+from evalcore.formats.questions import QuestionKeys, read_question, split_section
 from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
@@ -146,11 +140,13 @@ def eval_questions(
     written: Sequence[Mapping[str, Any]], loc: Loc, problems: Problems
 ) -> tuple[Assertion, ...]:
     """Return the questions of a list `human`, which stands at `loc`; mistakes are noted."""
-    questions = []
-    for index, each in enumerate(written):
-        judged = {"handle": dict(each["target"])} if "target" in each else {}
-        questions.append(read_question(each, (*loc, index), problems, judged))
-    return only_read(questions)
+    questions = [
+        read_question(each, (*loc, index), problems, {"handle": dict(each["target"])})
+        if "target" in each
+        else read_question(each, (*loc, index), problems, {})
+        for index, each in enumerate(written)
+    ]
+    return tuple(filter(None, questions))
 
 
 TARGET: Final = "block"
@@ -180,8 +176,9 @@ def load_workflow_evals(
         loc: Loc = ("evals", index)
         identity, key = _identity(written, index)
         ids.note(identity, loc, problems, key=key)
-        own = own_questions(written, OwnSection, loc, problems, eval_questions)
-        saved = _read_eval(without_section(written), loc, problems, blocks)
+        rest, listed = split_section(written, OwnSection, loc, problems)
+        own = eval_questions(listed, (*loc, "evalcore", "human"), problems)
+        saved = _read_eval(rest, loc, problems, blocks)
         if saved is None:
             continue
         conditions.append(saved.assertion.condition)
@@ -370,7 +367,8 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
     workflow = read_named_texts(workflow, InputOrigin(folder, (), noted))
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
     evals = tuple(
-        adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]
+        adapter(FileEval).validate_python(split_section(written, OwnSection, (), noted)[0])
+        for written in raw["evals"]
     )
     return SavedEvalsFile(suite_name(path, *named), workflow, evals)
 

@@ -632,7 +632,7 @@ def read_suite(
     files = NamedFiles(folder, sound.get("columns", {}), options.store, versions)
     spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
-        reader,
+        reader.read,
         selection,
         [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",

@@ -375,7 +375,8 @@ def find_plugin(
     source = _source(path.parent.resolve(), manifest["source"])
     if source is None:
         problems.add(loc, f"{file}: source: no file '{manifest['source']}' beside it")
-    for fault in list(schema_faults(manifest.get("params") or {}))[:1]:
+    params = manifest.get("params")
+    for fault in list(schema_faults(params))[:1] if params else ():
         problems.add(loc, f"{file}: params: {fault.message}")
     return {
         "id": plugin,

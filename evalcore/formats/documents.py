@@ -616,11 +616,16 @@ def parse_row(data: bytes) -> Storable:
     """
     try:
         return Storable(parse_json(data))
-    except ValueError:
-        if any(mark in data for mark in _NOT_STRICT):
-            with suppress(ValueError):
-                return storable(parse(data.decode(), pairs=_unique))
-        raise
+    except ValueError as error:
+        return parse_written(data, error)
+
+
+def parse_written(data: bytes, error: ValueError) -> Storable:
+    """Parse JSON that `parse_json` refused with this error, as `parse_row` does."""
+    if any(mark in data for mark in _NOT_STRICT):
+        with suppress(ValueError):
+            return storable(parse(data.decode(), pairs=_unique))
+    raise error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

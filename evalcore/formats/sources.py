@@ -252,6 +252,8 @@ def _names_file(tests: Any, path: Path) -> bool:
 
 _LISTS: Final = ("assertions", "assert", "evaluators")
 _NESTED: Final = (*_LISTS, "aggregator", "prompt", "grader")
+_JUDGED_PARTS: Final = (*_LISTS, "turns", "execution")
+_OTHER_PARTS: Final = frozenset({"execution", "flow", "hooks", "target", "targets", "workspace"})
 _RUNS: Final = ("command", "script", "callable", "preprocessors")
 _PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
 _PLUGIN: Final = "custom:"
@@ -283,9 +285,11 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
-    for key in (*_LISTS, "turns", "execution"):
+    for key in _JUDGED_PARTS:
         if key in test:
             yield from _forbidden(test[key], (key,), rules)
+    if _OTHER_PARTS.isdisjoint(test):
+        return
     for key in ("target", "targets", "flow", "hooks"):
         if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
@@ -302,13 +306,13 @@ def _forbidden(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]
     """Yield what an assertion, a turn, the execution of a test or a list of them may not hold."""
     if isinstance(part, list):
         for number, each in enumerate(part):
-            yield from _forbidden(each, (*loc, number), rules)
+            written = each.get("type") if isinstance(each, dict) else None
+            if not (isinstance(written, str) and written in COMPARED):
+                yield from _forbidden(each, (*loc, number), rules)
     if not isinstance(part, dict):
         return
     written = part.get("type")
     kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
-    if kind in COMPARED:
-        return
     if "include" in part:
         yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
         return

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Required, cast
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
 from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, other_types

@@ -17,8 +17,7 @@ from typing import Annotated, Any, Final, Required, TypeVar
 from pydantic import Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions import AssertionReader, CustomAssertion
 from evalcore.formats.documents import (

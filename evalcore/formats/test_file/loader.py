@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import Document
 from evalcore.formats.graders import AssertionTemplates, Graders, program_assertions
@@ -129,7 +128,7 @@ def _load(
         rows = suite_tests(tests, (key,), files, problems, noun="test")
     cases, collectors, absent, unjudged = spool_rows(
         rows,
-        reader,
+        reader.read,
         selection,
         [problems, *level.file_problems],
         noun="test",

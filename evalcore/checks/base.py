@@ -21,7 +21,7 @@ from typing import (
 
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
-from evalcore.model.assertion import Assertion, Outcome, Verdict
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.scoring import reaches
@@ -71,6 +71,14 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
+class Passed(NamedTuple):
+    """An assertion that passed on the output as it was, its check, and its result."""
+
+    assertion: Assertion
+    check: Check
+    result: AssertionResult
+
+
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What belongs to the run rather than to the item.
@@ -82,7 +90,8 @@ class CheckContext:
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
     returns what people said of a content (`model.annotation.content_key`). `thread`
-    runs checks that take long where an event loop has others to serve.
+    runs checks that take long where an event loop has others to serve. `passed` has assertions that
+    passed, by the ids of their objects.
     """
 
     folder: Path
@@ -97,6 +106,7 @@ class CheckContext:
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
     thread: GradingThread | None = None
+    passed: dict[int, Passed] = field(default_factory=dict)
 
     def lacks_field(self, path: str) -> bool:
         """Whether no case's expected output has the field."""

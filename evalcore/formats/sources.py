@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
@@ -252,6 +252,8 @@ def _names_file(tests: Any, path: Path) -> bool:
 
 _LISTS: Final = ("assertions", "assert", "evaluators")
 _NESTED: Final = (*_LISTS, "aggregator", "prompt", "grader")
+_JUDGED_PARTS: Final = (*_LISTS, "turns", "execution")
+_OTHER_PARTS: Final = frozenset({"execution", "flow", "hooks", "target", "targets", "workspace"})
 _RUNS: Final = ("command", "script", "callable", "preprocessors")
 _PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
 _PLUGIN: Final = "custom:"
@@ -283,9 +285,11 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
-    for key in (*_LISTS, "turns", "execution"):
+    for key in _JUDGED_PARTS:
         if key in test:
             yield from _forbidden(test[key], (key,), rules)
+    if _OTHER_PARTS.isdisjoint(test):
+        return
     for key in ("target", "targets", "flow", "hooks"):
         if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
@@ -302,13 +306,13 @@ def _forbidden(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]
     """Yield what an assertion, a turn, the execution of a test or a list of them may not hold."""
     if isinstance(part, list):
         for number, each in enumerate(part):
-            yield from _forbidden(each, (*loc, number), rules)
+            written = each.get("type") if isinstance(each, dict) else None
+            if not (isinstance(written, str) and written in COMPARED):
+                yield from _forbidden(each, (*loc, number), rules)
     if not isinstance(part, dict):
         return
     written = part.get("type")
     kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
-    if kind in COMPARED:
-        return
     if "include" in part:
         yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
         return
@@ -337,13 +341,6 @@ def declared_types(suite: Any) -> frozenset[str]:
     )
 
 
-class ItemReader(Protocol):
-    """What turns raw tests into cases."""
-
-    def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
-        """Return the case at `loc`, or note every mistake in it and return None."""
-
-
 class Spooled(NamedTuple):
     """The cases, and every collector of mistakes: the suite's first, then those of its files.
 
@@ -359,7 +356,7 @@ class Spooled(NamedTuple):
 
 def spool_rows(
     rows: Iterable[RawTest],
-    reader: ItemReader,
+    read_case: Callable[..., Case | None],
     selection: Selection,
     collectors: Sequence[Problems],
     *,
@@ -385,7 +382,7 @@ def spool_rows(
                 if value is NO_TEST:
                     continue
                 read += 1
-                case = _case_of(row, reader, rules)
+                case = _case_of(row, read_case, rules)
                 if case is not None:
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
@@ -399,14 +396,14 @@ def spool_rows(
     return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
 
 
-def _case_of(row: RawTest, reader: ItemReader, rules: RowRules) -> Case | None:
+def _case_of(row: RawTest, read_case: Callable[..., Case | None], rules: RowRules) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
     before = problems.count
     for inner, message in forbidden_parts(value, rules) if is_data else ():
         label = f"'{value['id']}'" if isinstance(value.get("id"), str) else ""
         problems.add((*loc, *inner), message, label=label)
-    return reader.read(value, loc, problems, marked=marked) if problems.count == before else None
+    return read_case(value, loc, problems, marked=marked) if problems.count == before else None
 
 
 def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:

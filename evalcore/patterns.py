@@ -110,7 +110,8 @@ class Pattern:
         For a pattern of ECMAScript `how` is `search`, and the match has no groups.
         """
         if self._dialect == ECMASCRIPT:
-            found = self._compiled.find(_LONE_SURROGATE.sub("\ufffd", text))
+            text = text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+            found = self._compiled.find(text)
             return None if found is None else PatternMatch((0, 0), ())
         match = getattr(self._compiled, how)(text)
         return None if match is None else PatternMatch(match.span(), (match[0], *match.groups()))

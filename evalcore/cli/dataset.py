@@ -19,10 +19,9 @@ from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
-    from evalcore.datasets.dataset_catalogue import Cluster, PendingPage
-    from evalcore.datasets.pending import PendingCapture
-    from evalcore.datasets.promotion import Acceptance, Promoted
-    from evalcore.datasets.versions import DatasetVersion
+    from evalcore.datasets.catalogue import Cluster, PendingPage
+    from evalcore.datasets.pending import Acceptance, PendingCapture, Promoted
+    from evalcore.datasets.store import DatasetVersion
 
 
 _KEYS = "a accept, e edit, + assertion, m mask, r refuse, n next, q quit"
@@ -59,9 +58,8 @@ def promote_command(
     Without --all or --ids each capture is shown, and a key says what becomes of it: accept, edit
     the input, add an assertion, mask personal data, refuse.
     """
-    from evalcore.datasets.pending import PendingReader
-    from evalcore.datasets.promotion import Acceptance, promote, refuse
-    from evalcore.datasets.versions import read_dataset
+    from evalcore.datasets.pending import Acceptance, PendingReader, promote, refuse
+    from evalcore.datasets.store import read_dataset
 
     opened = chosen_store(store)
     written = [part for text in ids for part in text.split(",") if part.strip()]
@@ -116,8 +114,8 @@ def _review_pending(
     """Ask about each capture; what was decided is written also if the review is broken off."""
     import sys
 
-    from evalcore.datasets.dataset_catalogue import cluster_captures
-    from evalcore.datasets.promotion import promote, refuse
+    from evalcore.datasets.catalogue import cluster_captures
+    from evalcore.datasets.pending import promote, refuse
 
     if not sys.stdin.isatty():
         raise UsageError(
@@ -168,7 +166,7 @@ def _decide(
     capture: PendingCapture, acceptance: Acceptance, edit: Callable[[str], str | None]
 ) -> Acceptance | str | None:
     """Return the acceptance, `refuse` or `next`; None to end the review."""
-    from evalcore.datasets.promotion import case_of
+    from evalcore.datasets.pending import case_of
 
     _show(capture)
     while True:
@@ -214,7 +212,7 @@ def _show_case(case: dict[str, Any]) -> None:
 def _edited(
     capture: PendingCapture, acceptance: Acceptance, edit: Callable[[str], str | None]
 ) -> Acceptance:
-    from evalcore.datasets.promotion import case_of
+    from evalcore.datasets.pending import case_of
 
     plain = replace(acceptance, expect_output=False, reference_output=False)
     before = case_of(capture, plain)["input"]
@@ -292,7 +290,7 @@ def import_command(
     A case whose id the dataset has replaces it; importing a file again changes nothing. With a
     mistake in the file nothing is written.
     """
-    from evalcore.datasets.committing import DatasetChange, commit
+    from evalcore.datasets.store import DatasetChange, commit
     from evalcore.formats.traces import read_cases
 
     _check_name(name)
@@ -320,7 +318,7 @@ def import_command(
 @json_option
 def list_command(store: str | None, as_json: bool) -> None:
     """List the datasets: the latest version, its cases, and captures that wait."""
-    from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+    from evalcore.datasets.catalogue import DatasetCatalogue
 
     opened = chosen_store(store)
     summaries = DatasetCatalogue(opened).datasets()
@@ -347,38 +345,40 @@ def show_command(
     reference: str, pending: bool, offset: int, limit: int, store: str | None, as_json: bool
 ) -> None:
     """Show the cases of a version, or the captures that wait."""
-    from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+    from evalcore.datasets.catalogue import DatasetCatalogue
     from evalcore.datasets.reference import parse_reference
+    from evalcore.datasets.store import find_version, read_dataset, version_cases
 
     parsed = parse_reference(reference)
-    catalogue = DatasetCatalogue(chosen_store(store))
+    opened = chosen_store(store)
     if pending:
-        page = catalogue.pending(parsed.name, offset=offset, limit=limit)
+        page = DatasetCatalogue(opened).pending(parsed.name, offset=offset, limit=limit)
         _show_pending(parsed.name, page, as_json)
         return
-    cases = catalogue.cases(parsed, offset=offset, limit=limit)
-    versions = catalogue.versions(parsed.name)
+    shown = find_version(opened, parsed)
+    cases = list(version_cases(opened, shown, offset=offset, limit=limit))
+    versions = read_dataset(opened, parsed.name).versions[::-1]
     if as_json:
-        row = _version_row(cases.version) | {
+        row = _version_row(shown) | {
             "versions": [_version_row(version) for version in versions],
-            "items": cases.cases,
+            "items": cases,
         }
         click.echo(on_one_line(orjson.dumps(row).decode()))
         return
     for version in versions:
-        mark = "*" if version.version == cases.version.version else " "
+        mark = "*" if version.version == shown.version else " "
         click.echo(
             one_line(
                 f"{mark} {version.reference}  {counted(version.cases, 'case')}  "
                 f"{version.created_at}  {version.origin}  {version.sha256[:12]}"
             )
         )
-    for case in cases.cases:
+    for case in cases:
         checks = counted(len(case.get("assertions") or ()), "assertion")
         click.echo(one_line(f"  {case['id']}  {_excerpt(case['input'])}  {checks}"))
-    last = offset + len(cases.cases)
-    if last < cases.total:
-        click.echo(f"  … {cases.total - last} more: --offset {last}")
+    last = offset + len(cases)
+    if last < shown.cases:
+        click.echo(f"  … {shown.cases - last} more: --offset {last}")
 
 
 @dataset.command("diff")
@@ -388,9 +388,8 @@ def show_command(
 @json_option
 def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> None:
     """Show which cases were added, removed, changed from one version to another."""
-    from evalcore.datasets.committing import compare_versions
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import compare_versions, find_version
 
     opened = chosen_store(store)
     before, after = (find_version(opened, parse_reference(each)) for each in (earlier, later))
@@ -411,9 +410,8 @@ def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> 
 @store_option
 def drop_command(reference: str, yes: bool, store: str | None) -> None:
     """Drop a version, or the dataset with all versions and pending captures."""
-    from evalcore.datasets.committing import drop
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version, read_dataset
+    from evalcore.datasets.store import drop, find_version, read_dataset
 
     opened = chosen_store(store)
     parsed = parse_reference(reference)
@@ -440,9 +438,8 @@ def drop_command(reference: str, yes: bool, store: str | None) -> None:
 @store_option
 def pin_command(reference: str, release: bool, store: str | None) -> None:
     """Let `latest` mean a version, however many follow; it cannot be dropped meanwhile."""
-    from evalcore.datasets.committing import pin
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import find_version, pin
 
     opened = chosen_store(store)
     parsed = parse_reference(reference)

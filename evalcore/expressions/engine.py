@@ -8,6 +8,7 @@ and memory; `limits` says where a text runs.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import datetime
 import functools
 import json
@@ -96,21 +97,9 @@ class UnboundedError(Exception):
     """What was evaluated at once has to be evaluated where it can be stopped."""
 
 
-class Opaque:
-    """A value of the scope that is no plain data: it can be passed on and written, and no more."""
-
-    __slots__ = ("_text", "number")
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number, self._text = number, text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _DATES: Final = (datetime.date, datetime.datetime, datetime.time, datetime.timedelta, Decimal)
-ATOMS: Final = SCALARS | {range, Opaque, *_DATES}
+ATOMS: Final = SCALARS | {range, *_DATES}
 _VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 _SETS: Final = (set, frozenset)
 _SEQUENCES: Final = (str, list, tuple)
@@ -145,6 +134,29 @@ def size_of(value: Any, most: int = BYTES) -> int:
             return size
         level = below
     raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
+
+
+def plain_data(value: Any, depth: int = 0) -> Any:
+    """Return what a tool gave as plain data: models and dataclasses as mappings, a class derived
+    from a builtin one as that, anything else as its text.
+
+    Raises `LimitError` for a value that is nested too deeply.
+    """
+    if type(value) in ATOMS:
+        return value
+    if depth > DEEPEST:
+        raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {plain_data(k, depth + 1): plain_data(v, depth + 1) for k, v in value.items()}
+    for base in (list, tuple, *_SETS):
+        if isinstance(value, base):
+            return base(plain_data(each, depth + 1) for each in value)
+    atom: Any = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
+    return without_address(str(value)) if atom is None else atom.__new__(atom, value)
 
 
 def _no_data(value: Any) -> str:
@@ -292,7 +304,7 @@ def _method(value: Any, name: str) -> Callable[..., Any]:
     if base is str and name == "format":
         return functools.partial(_format, value)
     if base is str and name == "format_map":
-        return lambda values: _format(value, **_named(values))
+        return lambda values: _Formatter().vformat(value, (), values)
     if base is set and name == "pop":
         return lambda: _pop_first(value)
     method: Callable[..., Any] = getattr(value, name)
@@ -303,12 +315,6 @@ def _method_of(base: type, value: Any, name: str) -> Callable[..., Any]:
     if not isinstance(value, base):
         raise TypeError(f"a {base.__name__} is wanted, not {describe(value)}")
     return _method(value, name)
-
-
-def _named(values: Any) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise TypeError(f"format_map() takes a mapping, not {describe(values)}")
-    return dict(values)
 
 
 def _times(left: Any, right: Any) -> Any:
@@ -370,7 +376,7 @@ def _percent(left: Any, right: Any) -> Any:
 
 
 def _formatted(value: Any, spec: str) -> str:
-    return format(value, spec)
+    return format(value, spec)  # in a frame of its own: formatting a date imports
 
 
 def _check_bits(bits: int) -> None:
@@ -456,10 +462,6 @@ def record_of(message: Any, *values: Any) -> str:
     return _CONTROL.sub(lambda sign: repr(sign[0])[1:-1], text[:_LONGEST_RECORD])
 
 
-def _slice(*bounds: Any) -> slice:
-    return slice(*bounds)
-
-
 _TYPES: Final[Mapping[str, type]] = {
     kind.__name__: kind for kind in (bool, dict, float, frozenset, int, list, set, str, tuple)
 }
@@ -475,16 +477,12 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "print_json": _print_json,
     "repr": written,
     "round": _rounded,
-    "slice": _slice,
+    "slice": slice,
     "str": to_text,
 }
 _CLASSES: Final = [(FUNCTIONS[name], kind) for name, kind in _TYPES.items() if kind in _METHODS]
 _EXCEPTIONS: Final = (Exception, ArithmeticError, AttributeError, IndexError, KeyError)
 _EXCEPTIONS_OF_VALUES: Final = (LookupError, NameError, TypeError, ValueError, ZeroDivisionError)
-
-
-def _in_place(sign: str, left: Any, right: Any) -> Any:
-    return _IN_PLACE[sign](left, right)
 
 
 _IN_PLACE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -527,7 +525,7 @@ _TABLE: Final[dict[str, Any]] = {
     "_apply_": lambda function, *values, **named: function(*values, **named),
     "_iter_unpack_sequence_": guarded_iter_unpack_sequence,
     "_unpack_sequence_": guarded_unpack_sequence,
-    "_inplacevar_": _in_place,
+    "_inplacevar_": lambda sign, left, right: _IN_PLACE[sign](left, right),
     "_write_": _writable,
 }
 _HERE: Final = {**_TABLE, "_times_": _times_here, "_percent_": _percent_here}

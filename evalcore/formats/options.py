@@ -22,8 +22,8 @@ class LoadOptions:
     beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the variables
     themselves. `secrets_required` is False where no provider is asked (replay): what a secret
     option refers to need not be set then. `executor` says that the caller executes the cases of a
-    workflow file that are not given, by a function of its own. `datasets` are addresses of object
-    stores below which files of tests may lie. `allow_imports` are the modules that may be imported
+    workflow file that are not given, by a function of its own. `store` is the address of the run's
+    store, whose datasets a suite may name. `allow_imports` are the modules that may be imported
     beside those below the suite's folder and the current one; None: it is not known here which
     functions there are. `local_objects` are the references to functions of the program that defines
     the suite, which no module has. `option_names` are what the caller calls the command line's
@@ -49,7 +49,7 @@ class LoadOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets_required: bool = True
     executor: bool = False
-    datasets: tuple[str, ...] = ()
+    store: str | None = None
     allow_imports: tuple[str, ...] | None = None
     local_objects: frozenset[str] = frozenset()
     script: str | None = None
@@ -63,14 +63,20 @@ class LoadOptions:
     ) -> LoadOptions:
         """Return the options with what the configuration lets a suite read.
 
-        That are environment variables, and tests below the store: `store`, else the configured one.
+        That are environment variables, and datasets of the store: `store`, else the configured one.
         """
         return replace(
             self,
             readable_names=frozenset(settings.readable_names),
             environment=environment,
-            datasets=(store or settings.store, *settings.allow_datasets),
+            store=store or settings.store,
         )
+
+    @property
+    def filters(self) -> dict[str, frozenset[str]]:
+        """The filters of cases, by what the caller calls their flags."""
+        chosen = {"--case": self.cases, "--tag": self.tags, "--exclude-tag": self.excluded_tags}
+        return {self.called(flag): values for flag, values in chosen.items() if values}
 
     def called(self, flag: str) -> str:
         """Return what the caller calls a flag of the command line, such as `--case`."""
@@ -86,7 +92,7 @@ class Selection:
 
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
-        self.active = bool(options.cases or options.tags or options.excluded_tags)
+        self.active = bool(options.filters)
         self._selected = 0
         self._ids: set[str] = set()
         self._tags: set[str] = set()
@@ -121,24 +127,19 @@ class Selection:
         if self._selected:
             raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
         if not unmet:
-            unmet = [f"the filters leave no case: {', '.join(self._written())}"]
+            written = ", ".join(
+                f"{flag} {value}"
+                for flag, values in self._options.filters.items()
+                for value in sorted(values)
+            )
+            unmet = [f"the filters leave no case: {written}"]
         raise NoCaseLeftError(file, unmet)
 
     def _unmet(self) -> Iterator[str]:
-        options = self._options
-        tag = "case has the tag"
-        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
-        yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
-        yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
-
-    def _written(self) -> Iterator[str]:
-        options = self._options
-        for name, values in (
-            ("--case", options.cases),
-            ("--tag", options.tags),
-            ("--exclude-tag", options.excluded_tags),
-        ):
-            yield from (f"{options.called(name)} {value}" for value in sorted(values))
+        for flag, values in self._options.filters.items():
+            is_id = flag == self._options.called("--case")
+            what = "case has the id" if is_id else "case has the tag"
+            yield from _unknown(flag, what, values, self._ids if is_id else self._tags)
 
 
 def _unknown(option: str, what: str, chosen: Iterable[str], names: set[str]) -> Iterator[str]:
@@ -154,12 +155,7 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     Raises `UsageError` for an unknown variant, and if the caller's variants lack his baseline.
     """
     definition = _choose_baseline(definition, options)
-    chosen = {
-        "--case": options.cases,
-        "--tag": options.tags,
-        "--exclude-tag": options.excluded_tags,
-    }
-    part = tuple(options.called(name) for name, values in chosen.items() if values)
+    part = tuple(options.filters)
     if part:
         definition = replace(definition, filtered=True, part=part)
     if not options.variants:

@@ -34,7 +34,9 @@ class Variant:
 
 DEFAULT_VARIANT = Variant(id="default")
 
-SERVICES: Final = {
+
+# Services that answer in OpenAI's protocol: where, and the key's variable.
+SERVICES: Final[Mapping[str, tuple[str, str]]] = {
     "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
     "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
     "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -48,4 +50,3 @@ SERVICES: Final = {
     "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
     "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
 }
-"""Services that answer in OpenAI's protocol: where, and the variable of the key."""

@@ -23,12 +23,8 @@ VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
 _REASONING: Final = ("strip", "keep")
-_ADDRESSES: Final = {
-    **SERVICES,
-    "google_genai": SERVICES["google"],
-    "mistralai": SERVICES["mistral"],
-    "together": SERVICES["togetherai"],
-}
+# The names that LangChain has for some of them.
+_NAMED: Final = {"google_genai": "google", "mistralai": "mistral", "together": "togetherai"}
 _RENAMED: Final = {
     "openai_api_base": "base_url",
     "anthropic_api_url": "base_url",
@@ -131,7 +127,7 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
         return
     provider = entry.get("provider", "openai")
     if provider not in PROTOCOLS and not _has_address(entry):
-        hint = suggest(provider, (*PROTOCOLS, *_ADDRESSES))
+        hint = suggest(provider, (*PROTOCOLS, *SERVICES, *_NAMED))
         message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
         mistakes.add((*loc, "provider"), message)
         return
@@ -183,8 +179,9 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
             options[name] = _references(value)
         else:
             parameters[name] = value
-    if provider in _ADDRESSES and not options.get("base_url"):
-        options["base_url"], variable = _ADDRESSES[provider]
+    service = _NAMED.get(provider, provider)
+    if service in SERVICES and not options.get("base_url"):
+        options["base_url"], variable = SERVICES[service]
         options.setdefault("api_key", f"${{{{ {variable} }}}}")
     if parameters:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}

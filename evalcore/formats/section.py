@@ -381,13 +381,9 @@ class SectionReader:
         policy: Policy,
         *,
         name: str | None = None,
-        tags: Sequence[str] = (),
         **own: Any,
     ) -> SuiteDefinition:
-        """Return a definition with what every format takes from the section, and its `own`.
-
-        The section's name and the format's `tags` win.
-        """
+        """Return a definition with what every format takes from the section, and its `own`."""
         if isinstance(source, Document):
             source = Source(source.file, str(path.resolve().parent), source.sha256)
         section = self._section
@@ -395,7 +391,7 @@ class SectionReader:
             "limits": self.limits(),
             "require_calibrated": bool(section.get("require_calibrated")),
             "evidence": EvidencePolicy(section.get("evidence", EvidencePolicy.FULL)),
-            "tags": tuple(tags or section.get("tags", ())),
+            "tags": tuple(section.get("tags", ())),
             "file_rules": self._options.file_rules,
         }
         return SuiteDefinition(

@@ -27,39 +27,31 @@ def mcp(context: click.Context, server: str, database: str | None, store: str | 
 
     Without --database and --store the tools call a running service.
     """
-    from evalcore.service.mcp.mounting import NEEDS_EXTRA
-
     try:
         import mcp as _  # noqa: F401
     except ImportError:
+        from evalcore.service.errors import NEEDS_EXTRA
+
         raise UsageError(NEEDS_EXTRA) from None
     if database is None and store is None:
-        asyncio.run(_serve_remote(server))
+        from evalcore.service.mcp import serve_remote
+
+        asyncio.run(serve_remote(server, os.environ.get("EVALCORE_TOKEN") or None))
         return
     if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
         raise UsageError("--server excludes --database and --store")
     asyncio.run(_serve_embedded(database, store))
 
 
-async def _serve_remote(server: str) -> None:
-    from evalcore.client.clients import AsyncClient
-    from evalcore.client.tool_calls import RemoteService
-    from evalcore.service.mcp.stdio import serve_stdio
-
-    async with AsyncClient(server, os.environ.get("EVALCORE_TOKEN") or None) as client:
-        await serve_stdio(RemoteService(client).perform)
-
-
 async def _serve_embedded(database: str | None, store: str | None) -> None:
-    from evalcore.service.embedded import embedded_service
-    from evalcore.service.mcp.stdio import serve_stdio
-    from evalcore.service.serve import DEFAULT_DATABASE, ServeOptions
+    from evalcore.service.auth import Caller, Scope
+    from evalcore.service.mcp import serve_stdio
+    from evalcore.service.serve import DEFAULT_DATABASE, ServeOptions, embedded_service
 
     options = ServeOptions(
         store=store,
         database=database or os.environ.get("EVALCORE_DATABASE") or DEFAULT_DATABASE,
         insecure=True,
-        requests_per_second=0,
     )
-    async with embedded_service(options, settings()) as exchange:
-        await serve_stdio(lambda request, _: exchange.send(request))
+    async with embedded_service(options, settings()) as service:
+        await serve_stdio(service, Caller(Scope.ADMIN))

@@ -44,13 +44,6 @@ database_option = click.option(
     help="Requests per second of each token; 0 for no limit.  [100]",
 )
 @click.option(
-    "--lease",
-    "lease_s",
-    default=15.0,
-    type=NumberRange(1),
-    help="Seconds after which another replica takes the run of one that died.  [15]",
-)
-@click.option(
     "--runs-at-once",
     default=4,
     type=click.IntRange(1, 64),
@@ -91,27 +84,23 @@ def tokens() -> None:
 
 @tokens.command()
 @database_option
-@click.option("--project", default="default", help="Whose evals it may see.  [default]")
 @click.option(
     "--scope",
     default="evals",
-    type=click.Choice(["read", "evals", "workflows", "admin", "write"]),
-    help="What it may do; each includes the ones before. 'workflows', whose earlier name is "
-    "'write', is running code.  [evals]",
+    type=click.Choice(["read", "evals", "workflows", "admin"]),
+    help="What it may do; each includes the ones before; 'workflows' is running code.  [evals]",
 )
 @click.option("--days", type=click.IntRange(min=1), help="It expires after so many days.")
 @click.argument("name")
 @json_option
-def create(
-    database: str, project: str, scope: str, days: int | None, name: str, as_json: bool
-) -> None:
+def create(database: str, scope: str, days: int | None, name: str, as_json: bool) -> None:
     """Create the token NAME and print it: it is shown this once."""
     import orjson
 
     from evalcore.service.auth import Scope
 
     lifetime = None if days is None else timedelta(days=days)
-    issued = _with_tokens(database, lambda own: own.issue(project, name, Scope(scope), lifetime))
+    issued = _with_tokens(database, lambda own: own.issue(name, Scope(scope), lifetime))
     if as_json:
         click.echo(orjson.dumps({"id": issued.id, "token": issued.secret}).decode())
     else:

@@ -40,7 +40,6 @@ from evalcore.service.ui import PREFIX, PagesRoute, create_pages, open_site
 from evalcore.version import VERSION
 
 _FORM: Final = "multipart/form-data"
-_PROBE: Final = "service/probe"
 _DOCS: Final = Path(__file__).with_name("docs.html.j2")
 
 operations = APIRouter(tags=["operations"], responses={503: REFUSALS[503]})
@@ -71,10 +70,10 @@ async def healthz() -> Health:
 
 @operations.get("/readyz")
 async def readyz(context: CurrentContext) -> Health:
-    """Whether the database and the object store answer, too."""
+    """Whether the database and the object store answer, too, and the store is still the same."""
     async with context.database.reading() as session:
         await session.execute(text("SELECT 1"))
-    await context.from_store(context.store.exists, _PROBE)
+    await context.from_store(context.check_store)
     return Health()
 
 
@@ -276,7 +275,7 @@ def _mcp_endpoint(context: Context) -> _Endpoint:
     try:
         from evalcore.service.mcp import McpEndpoint
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in {"mcp", "httpx2"}:
+        if (error.name or "").partition(".")[0] != "mcp":
             raise
         return _WithoutMcp()
     return McpEndpoint(context)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import select
-from sqlalchemy.orm import undefer_group
+from sqlalchemy.orm import undefer
 
 from evalcore.formats.saved_evals import FileEval
 from evalcore.service.models import ExportedWorkflow
@@ -26,7 +26,7 @@ async def export(workflow_id: str, context: CurrentContext) -> ExportedWorkflow:
             .join(EvalRevisionRow, EvalRow.revision_id == EvalRevisionRow.id)
             .where(EvalRow.workflow_id == workflow_id, EvalRow.deleted_at.is_(None))
             .order_by(EvalRow.number)
-            .options(undefer_group("values"))
+            .options(undefer(EvalRevisionRow.handle_inputs))
         )
         evals = [_file_eval(saved, revision) for saved, revision in rows]
     return ExportedWorkflow(name=workflow.name, workflow=draft.definition, evals=evals)

@@ -44,6 +44,7 @@ async def upload(
     digest = hashlib.sha256(data).hexdigest()
     # Its name is only shown: objects are named by their content.
     key = f"service/files/{digest}"
+    await context.from_store(context.check_store)
     await context.from_store(context.store.put, key, data)
     row = FileRow(
         id=new_id(Kind.FILE),
@@ -74,6 +75,7 @@ async def content(file_id: str, context: CurrentContext) -> Response:
     try:
         data = (await context.from_store(context.store.get, row.object_key)).data
     except ObjectNotFoundError:
+        await context.from_store(context.check_store)
         data = b""
     if hashlib.sha256(data).hexdigest() != row.sha256:
         raise ServiceError(

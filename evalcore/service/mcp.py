@@ -6,15 +6,14 @@ They call the functions that the routes call, with the same tokens, scopes and r
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
-import httpx2
+import httpx
 import orjson
 from fastapi import Request
-from mcp import Client, types
-from mcp.client.streamable_http import streamable_http_client
+from mcp import types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -305,25 +304,27 @@ async def serve_stdio(context: Context, caller: Caller) -> None:
 
 async def serve_remote(url: str, token: str | None) -> None:
     """Answer the messages of standard input by the tools of a running service."""
+    headers = {"Accept": "application/json, text/event-stream"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_TIMEOUT_S) as http:
 
-    async def perform(name: str, arguments: Mapping[str, Any], _: Any) -> types.CallToolResult:
-        async with _connected(url, token) as client:
-            result = await client.call_tool(name, dict(arguments))
-        assert isinstance(result, types.CallToolResult)  # noqa: S101 - of these tools
-        return result
+        async def perform(name: str, arguments: Mapping[str, Any], _: Any) -> types.CallToolResult:
+            params = {"name": name, "arguments": arguments}
+            call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+            try:
+                answer = await http.post("/mcp", json=call)
+            except httpx.TransportError as error:
+                return _refusal(
+                    f"the service at {url} does not answer ({error or type(error).__name__}); "
+                    "start it with `evalcore serve`, or name another address in EVALCORE_SERVICE"
+                )
+            content = answer.json()
+            if not answer.is_success:
+                return _refusal(content.get("detail") or content["error"]["message"])
+            return types.CallToolResult.model_validate(content["result"])
 
-    await _serve_stdio(perform)
-
-
-@asynccontextmanager
-async def _connected(url: str, token: str | None) -> AsyncIterator[Client]:
-    """Give a client of a service's tools."""
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
-    async with (
-        httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT_S) as http,
-        Client(streamable_http_client(f"{url}/mcp", http_client=http)) as client,
-    ):
-        yield client
+        await _serve_stdio(perform)
 
 
 async def _serve_stdio(perform: Perform) -> None:

@@ -149,6 +149,8 @@ class RunWorker(Generic[Row]):
         )
         async with self.context.database.reading() as session:
             unfinished = (await session.execute(query)).all()
+        if unfinished:
+            await self.context.from_store(self.context.check_store)
         for row_id, workflow_id, engine_run in unfinished:
             if len(self._executing) >= self._at_once or self._stopping:
                 return

@@ -1,4 +1,4 @@
-"""The service's application in the test's own process: real parts, no server, no port."""
+"""The service's application in the test's own process: real context, no server, no port."""
 
 from __future__ import annotations
 

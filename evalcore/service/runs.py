@@ -252,6 +252,8 @@ async def end_open(
 
 async def _wires(session: AsyncSession, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:
     """Return runs as the wire shows them, with the counts of their children."""
+    if not rows:
+        return []
     results = EvalResultRow
     counted = await session.execute(
         select(results.run_id, results.status, results.verdict, func.count())

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from sqlalchemy import Connection, text
 
 from evalcore.cli.main import cli
+from evalcore.errors import UsageError
 from evalcore.service.db import open_database
 from evalcore.service.tables import Table
 
@@ -27,8 +28,8 @@ def test_a_database_of_a_newer_version_is_not_touched(database: str) -> None:
     assert CliRunner().invoke(cli, migrate).exit_code == 0
     asyncio.run(_with_connection(database, _newer))
     ended = CliRunner().invoke(cli, migrate)
-    assert ended.exit_code == 2
-    assert "the database has the revision '9999'" in ended.output
+    assert isinstance(ended.exception, UsageError)
+    assert "the database has the revision '9999'" in str(ended.exception)
 
 
 async def _with_connection(address: str, call: Any) -> Any:

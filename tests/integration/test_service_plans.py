@@ -134,6 +134,9 @@ async def _check_plan(database: Database, name: str, asked: Asked) -> None:
         whole = [*_whole_reads(plan[0][0][0]["Plan"])]
     else:
         whole = [row.detail for row in plan if row.detail.startswith(("SCAN", "USE TEMP B-TREE"))]
+    # The newest rows are read in the order of the primary key, as many as the page has.
+    if "number DESC" in asked.statement and "LIMIT" in asked.statement:
+        whole = [part for part in whole if "SCAN" not in part and "Index Scan" not in part]
     assert not whole, (name, asked.statement, plan)
 
 

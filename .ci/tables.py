@@ -16,8 +16,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect, find_check
+from evalcore.checks.registry import AssertionType, Dialect, assertion_types, find_check
 from evalcore.checks.scorers import SCORERS
 from evalcore.gates.registry import GATES
 from evalcore.history.columns import TABLES as HISTORY_TABLES

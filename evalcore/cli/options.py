@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from evalcore.cli.number_range import NumberRange
 from evalcore.errors import UsageError
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.mode import Mode
@@ -19,6 +22,20 @@ from evalcore.storage.store import ObjectStore
 if TYPE_CHECKING:
     from evalcore.formats.options import LoadOptions
     from evalcore.settings import Settings
+
+
+class NumberRange(click.FloatRange):
+    """`click.FloatRange`, which takes NaN for a number within any bounds, without it."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Return the number; fail for what is none, is not finite or lies beyond the bounds."""
+        number: float = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{value} is not in the range {self._describe_range()}.", param, ctx)
+        return number
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -235,3 +252,96 @@ def _split(text: str) -> Iterable[str]:
     if not parts:
         raise UsageError("--cases: names no case; without the flag all cases run")
     return parts
+
+
+_AGE: Final = re.compile(r"(\d{1,5})([hdw])")
+_UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
+AGE_FORMS: Final = "an age is a number of hours, days or weeks: 12h, 90d, 2w"
+
+
+class Age(click.ParamType[timedelta]):
+    """A whole number of hours, days or weeks, as a `timedelta`."""
+
+    name = "age"
+
+    def convert(
+        self, value: str | timedelta, param: click.Parameter | None, ctx: click.Context | None
+    ) -> timedelta:
+        """Return the age that a text says."""
+        if isinstance(value, timedelta):
+            return value
+        match = _AGE.fullmatch(value.strip())
+        if match is None:
+            self.fail(f"{value!r} is no age: {AGE_FORMS}", param, ctx)
+        return timedelta(**{_UNITS[match[2]]: int(match[1])})
+
+
+EXPORT_HELP = (
+    "Write the rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to this file; repeatable."
+)
+REPORT_FORMS: Final = {"xml": "junit", "html": "html"}
+ROW_FORMS: Final = ("jsonl", "csv", "parquet")
+
+
+def export_option(command: Any) -> Any:
+    """Add `--export`; may be given several times."""
+    return click.option(
+        "--export", "exports", multiple=True, metavar="FILE", callback=_paths, help=EXPORT_HELP
+    )(command)
+
+
+def _paths(_ctx: click.Context, _option: click.Parameter, names: Sequence[str]) -> list[Path]:
+    """Return the files; what cannot be written is refused before anything runs."""
+    paths = [Path(name) for name in names]
+    for path in paths:
+        if kind_of(path) not in (*ROW_FORMS, *REPORT_FORMS):
+            endings = ", ".join(f".{name}" for name in (*ROW_FORMS, *REPORT_FORMS))
+            raise UsageError(f"--export: '{path}' ends in none of {endings}")
+        if path.is_dir() or not path.absolute().parent.is_dir():
+            reason = "is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+            raise UsageError(f"--export: {path}: {reason}")
+    return paths
+
+
+def kind_of(path: Path) -> str:
+    """Return what a file's name ends in, without the dot."""
+    return path.suffix.lower().removeprefix(".")
+
+
+def check_exports(exports: Sequence[Path], suites: int) -> None:
+    """Raise `UsageError` for a file that cannot hold several suites."""
+    for path in exports:
+        if suites > 1 and kind_of(path) != "jsonl":
+            raise UsageError(f"--export: {path}: of several suites only .jsonl holds the rows")
+
+
+def suite_name(suite: str, store: str | None) -> str:
+    """Return the name of a suite: the text itself, or what its file says.
+
+    Secrets that the file refers to need not be set: no provider is asked.
+    """
+    path = Path(suite)
+    try:
+        is_file = path.is_file()
+    except OSError:  # a name too long for a file
+        is_file = False
+    if not is_file:
+        return suite
+    from evalcore.formats.options import LoadOptions
+    from evalcore.formats.registry import load_suite
+
+    options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
+    return load_suite(path, options).definition.name
+
+
+INTERRUPTED: Final = 130
+"""The exit code of a command that Ctrl-C ended as it is meant to."""
+
+
+@contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """End the command with `INTERRUPTED`, and without a message, on Ctrl-C."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(INTERRUPTED) from None

@@ -6,9 +6,9 @@ from typing import Any
 
 import click
 
-from evalcore.cli.export_files import export_option
 from evalcore.cli.options import (
     debug_option,
+    export_option,
     import_option,
     json_option,
     log_option,
@@ -19,6 +19,7 @@ from evalcore.cli.options import (
     workspace_option,
 )
 from evalcore.isolation.mode import ISOLATIONS
+from evalcore.model.mode import Mode
 
 _WORDS = "evalcore.words"
 _WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
@@ -88,9 +89,29 @@ def run(**flags: Any) -> int:
     prevented the decision or the run was stopped. An interrupt ends --watch with 130.
     """
     if flags.pop("watch"):
-        from evalcore.cli.watching import watch_command
+        from evalcore.cli.watch import watch_command
 
         return watch_command(flags, click.get_current_context().meta[_WORDS])
     from evalcore.cli.running import run_command
 
     return int(run_command(flags))
+
+
+_RECORD_FLAGS = {"mode": Mode.RECORD.value, "resume": None, "watch": False}
+_HELP = """Run suites with real calls, and record what the providers answer.
+
+The same as `evalcore run --mode record`. `evalcore run --mode replay` then repeats the run
+without a provider.
+"""
+
+
+def _record(**flags: Any) -> Any:
+    return run.callback(**flags, **_RECORD_FLAGS) if run.callback is not None else None
+
+
+record = click.Command(
+    "record",
+    callback=_record,
+    params=[parameter for parameter in run.params if parameter.name not in _RECORD_FLAGS],
+    help=_HELP,
+)

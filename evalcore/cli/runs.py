@@ -2,34 +2,244 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import redirect_stdout, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
 
 from evalcore.analytics.integrity import verify_run
-from evalcore.cli.fresh_history import refresh
-from evalcore.cli.number_range import NumberRange
-from evalcore.cli.options import chosen_store, json_option, store_option
-from evalcore.cli.run_listing import DAMAGED, INTERRUPTED, list_command, manifest_facts
-from evalcore.cli.showing import one_line
-from evalcore.cli.verify import verify_command
-from evalcore.errors import DamagedRunError, ExitCode, RunConflictError
+from evalcore.cli.options import (
+    NumberRange,
+    chosen_store,
+    import_option,
+    json_option,
+    settings,
+    store_option,
+)
+from evalcore.cli.output import one_line, refresh
+from evalcore.cli.running import RunOptions, resume_run
+from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError, RunConflictError
 from evalcore.gates.decide import exit_code
-from evalcore.model.run import Decision, State
+from evalcore.model.run import Decision, Manifest, State
+from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan, read_seal
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.states import cancel_run
 from evalcore.report.document import on_one_line
+from evalcore.report.figures import duration_text
 from evalcore.storage.manifests import encode_manifest
 from evalcore.storage.run_names import choose_run
+from evalcore.storage.runs import (
+    PART,
+    RunFigures,
+    StoredRun,
+    UnreadableRun,
+    list_all_runs,
+    open_run,
+    read_figures,
+)
+from evalcore.storage.store import ObjectStore
+from evalcore.trust.plan_keys import read_plan_keys
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
+    from evalcore.errors import Damage
     from evalcore.pipeline.removal import Progress
     from evalcore.pipeline.watch import Watched
+
+
+_REPAIR_HELP = "Set damaged result parts aside and execute their shards again."
+
+
+@click.command("verify")
+@click.argument("run_id", metavar="RUN")
+@click.option("--repair", is_flag=True, help=_REPAIR_HELP)
+@import_option
+@store_option
+@json_option
+def verify_command(
+    run_id: str, repair: bool, imports: tuple[str, ...], store: str | None, as_json: bool
+) -> int:
+    """Check that a run's manifest, plan and results are whole; list every damage.
+
+    Exit codes: 0 the run is whole (or is now), 4 it is damaged.
+    """
+    run = choose_run(chosen_store(store), run_id)
+    damages, repaired = _damages(run), tuple[int, ...]()
+    if damages and repair and DamagedRunError(run.run_id, damages).repairable:
+        repaired, damages = _repaired(run, damages, imports)
+    if as_json:
+        click.echo(on_one_line(orjson.dumps(_document(run, damages, repaired)).decode()))
+    else:
+        _tell(run, damages, repaired)
+    return int(ExitCode.ERRORS if damages else ExitCode.PASS)
+
+
+def _repaired(
+    run: StoredRun, damages: tuple[Damage, ...], imports: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[Damage, ...]]:
+    """Execute the damaged shards again; return them, and what is damaged still."""
+    from evalcore.pipeline.states import reopen_damaged
+
+    for damage in damages:
+        click.echo(one_line(f"damaged: {damage}"), err=True)
+    # Nothing is set aside of a run whose plan this process does not execute.
+    accept_plan(run, AcceptingWorker(Path.cwd(), settings(), imports))
+    shards = reopen_damaged(run, damages)
+    with redirect_stdout(sys.stderr):  # standard output says what became of the run
+        resume_run(run.store, run.run_id, RunOptions(False, False, imports=imports))
+    return shards, _damages(run)
+
+
+def _damages(run: StoredRun) -> tuple[Damage, ...]:
+    """Return every damage of a run, a plan that is not what this process has signed included."""
+    try:
+        seal = read_seal(run, read_plan_keys(os.environ), run.manifest())
+    except NotAllowedError:  # not signed is not damaged
+        seal = None
+    except DamagedRunError as error:
+        return verify_run(run) or error.damages
+    return verify_run(replace(run, seal=seal))
+
+
+def _document(
+    run: StoredRun, damages: tuple[Damage, ...], repaired: tuple[int, ...]
+) -> dict[str, Any]:
+    manifest: Manifest | None = None
+    with suppress(DamagedRunError):
+        manifest = run.manifest()
+    return {
+        "run": run.run_id,
+        "state": None if manifest is None else manifest.state,
+        "decision": None if manifest is None else manifest.decision,
+        "whole": not damages,
+        "damaged": [damage._asdict() for damage in damages],
+        "repaired": list(repaired),
+    }
+
+
+def _tell(run: StoredRun, damages: tuple[Damage, ...], repaired: tuple[int, ...]) -> None:
+    for damage in damages:
+        click.echo(one_line(f"damaged: {damage}"))
+    if repaired:
+        shards = ", ".join(map(str, repaired))
+        click.echo(f"executed again: shards {shards}")
+    if damages:
+        click.echo(DamagedRunError(run.run_id, damages).remedy, err=True)
+    else:
+        click.echo(f"run {run.run_id} is whole")
+
+
+DAMAGED: Final = "damaged"
+_UNPLANNED: Final = "unplanned"
+INTERRUPTED: Final = "interrupted"
+_ABSENT: Final = "–"
+_ROW: Final = "{:<23}  {:<12}  {:>9}  {:>7}  {:>9}  {:>9}  {:>10}  {}"
+_TITLES: Final = ("RUN", "DECISION", "ITEMS", "SCORE", "PASS RATE", "DURATION", "COST USD", "SUITE")
+
+
+@click.command("list")
+@click.option("--suite", metavar="NAME", help="Only runs of this suite.")
+@click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
+@store_option
+@json_option
+def list_command(suite: str | None, limit: int | None, store: str | None, as_json: bool) -> None:
+    """List runs, newest first, with their score, pass rate, duration and cost.
+
+    A run whose processes have died is shown as interrupted; `evalcore run --resume` goes on.
+    """
+    opened = chosen_store(store)
+    entries = _entries(opened, islice(list_all_runs(opened, suite), limit))
+    if as_json:
+        click.echo(on_one_line(orjson.dumps(list(entries)).decode()))
+        return
+    empty = True
+    for entry in entries:
+        if empty:
+            click.echo(_ROW.format(*_TITLES))
+        empty = False
+        click.echo(one_line(_line(entry)))
+    if empty:
+        click.echo("no runs yet", err=True)
+
+
+def manifest_facts(manifest: Manifest) -> dict[str, Any]:
+    """Return what a listing shows of a run from its manifest alone."""
+    plan = manifest.plan
+    return {
+        "id": manifest.id,
+        "suite": manifest.suite,
+        "state": manifest.state,
+        "decision": manifest.decision,
+        "format": manifest.format,
+        "mode": manifest.mode,
+        "created_at": manifest.created_at,
+        "ended_at": manifest.ended_at,
+        "source": manifest.source.get("path"),
+        "items": plan.items,
+        "cases": plan.cases,
+        "variants": plan.variants,
+        "iterations": plan.iterations,
+        "shards": plan.shards,
+        "counts": manifest.counts,
+        "part": manifest.execution.get(PART),
+    }
+
+
+def _entries(
+    store: ObjectStore, runs: Iterable[Manifest | UnreadableRun]
+) -> Iterator[dict[str, Any]]:
+    now = datetime.now(UTC)
+    for run in runs:
+        if isinstance(run, UnreadableRun):
+            entry = {"id": run.id, "suite": run.suite, "state": DAMAGED, "decision": None}
+            yield entry | {"reason": run.reason}
+            continue
+        stored = open_run(store, run.suite, run.id)
+        figures = read_figures(run) if run.state is State.COMPLETED else RunFigures()
+        yield manifest_facts(run) | {
+            "planned": run.is_planned,
+            "interrupted": is_interrupted(stored, run, now=now),
+            "duration_s": _duration_s(run),
+            **figures._asdict(),
+        }
+
+
+def _duration_s(run: Manifest) -> float | None:
+    if run.ended_at is None:
+        return None
+    started = datetime.fromisoformat(run.started_at or run.created_at)
+    took = datetime.fromisoformat(run.ended_at) - started
+    # Clocks of two machines may have said when it began and when it ended.
+    return max(0.0, round(took.total_seconds(), 3))
+
+
+def _line(entry: dict[str, Any]) -> str:
+    if entry["state"] == DAMAGED:
+        return f"{entry['id']}  {DAMAGED:<12}  {entry['reason']}  {entry['suite']}"
+    outcome = entry["decision"] or (entry["state"] if entry["planned"] else _UNPLANNED)
+    if entry["interrupted"]:
+        outcome = INTERRUPTED
+    score, rate, cost = entry["score"], entry["pass_rate"], entry["cost_usd"]
+    return _ROW.format(
+        entry["id"],
+        outcome,
+        entry["items"],
+        _ABSENT if score is None else f"{score:.4f}",
+        _ABSENT if rate is None else f"{rate:.1%}",
+        _ABSENT if entry["duration_s"] is None else duration_text(entry["duration_s"]),
+        _ABSENT if cost is None else f"{cost:,.4f}",
+        f"{entry['suite']}  partial: {'; '.join(entry['part'])}"
+        if entry["part"]
+        else entry["suite"],
+    )
 
 
 @click.group()

@@ -1,9 +1,11 @@
-"""The module that suites of Inspect AI's scorers have beside them."""
+"""Logs and datasets of Inspect AI as suites, with its scorers in a module beside them."""
 
 from __future__ import annotations
 
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 from evalcore.formats.documents import raise_problem
@@ -27,134 +29,7 @@ from evalcore.importers.registry import ImportOptions
 from evalcore.importers.rows import id_text, metadata_of, parsed_cell
 from evalcore.model.suite import Format
 
-MODULE_TEXT: Final = r'''"""Checks of the suite beside this file: Inspect AI's scorers."""
-
-import math
-import re
-import string
-
-EDGES = string.whitespace + string.punctuation
-ANSWERS = {
-    "letter": r"(?is)ANSWER\s*:\s*([A-Za-z])(?:\W|$)(?!.*ANSWER\s*:)",
-    "word": r"(?is)ANSWER\s*:\s*(\S+?)(?=[.,;:!?]?\s*(?:\n|$))(?!.*ANSWER\s*:)",
-    "line": r"(?i)ANSWER\s*:\s*([^\n]+)\s*\Z",
-}
-
-
-def match(output, context):
-    """Whether the output ends with (begins with, contains, is) one of the targets."""
-    config = context["config"]
-    return any(matches(output, target, config) for target in config["targets"])
-
-
-def matches(output, target, config):
-    """Whether the output has the target where `location` says."""
-    location, value, target = config.get("location", "end"), output.strip(), target.strip()
-    if config.get("ignore_case", True):
-        value, target = value.casefold(), target.casefold()
-    if config.get("numeric"):
-        number = as_number(without_signs(target))
-        if number is not None:
-            numbers = [as_number(word) for word in without_signs(value).split()]
-            numbers = [each for each in numbers if each is not None]
-            if location == "any":
-                return number in numbers
-            if location == "exact":
-                return number == as_number(without_signs(value), trim=False)
-            return bool(numbers) and number == numbers[0 if location == "begin" else -1]
-        target = without_signs(target)
-    else:
-        value, target = value.strip(EDGES), target.strip(EDGES)
-    if location == "begin":
-        return value.startswith(target)
-    if location == "exact":
-        return value == target
-    return value.endswith(target) if location == "end" else target in value
-
-
-def without_signs(text):
-    """Return the text without signs of currencies, emphasis and thousands."""
-    text = re.sub(r"[$,£€*_]", "", re.sub(r"\\([$,£€*_])", r"\1", text))
-    return re.sub(r"\.(?=\s|$|\D)", "", text)
-
-
-def as_number(word, trim=True):
-    """Return a decimal number with five significant digits, None if the word is none."""
-    try:
-        number = float(word.strip("!?:;()[]{}'\"`") if trim else word)
-    except ValueError:
-        return None
-    return format(number, ".5g") if math.isfinite(number) else None
-
-
-def exact(output, context):
-    """Whether the output is one of the targets, but for articles, punctuation and case."""
-    answer = normalized(output)
-    return bool(answer) and answer in map(normalized, context["config"]["targets"])
-
-
-def normalized(text):
-    """Return the words of a text in lower case without articles and punctuation."""
-    return " ".join(filter(None, map(token, re.split(" |-", text))))
-
-
-def token(word):
-    """Return a word as it is compared: a number as a decimal number."""
-    word = word.casefold()
-    for candidate in (word, word.strip(EDGES)):
-        if is_finite(candidate):
-            word = candidate
-            break
-    else:
-        word = "".join(each for each in word if each not in string.punctuation)
-    word = str(float(word)) if is_finite(word) else word
-    return " ".join(re.sub(r"\b(a|an|the)\b", " ", word).split())
-
-
-def is_finite(text):
-    """Whether a text is a finite number."""
-    try:
-        return math.isfinite(float(text))
-    except ValueError:
-        return False
-
-
-def pattern(output, context):
-    """Whether a group of the pattern (each, with `match_all`) is one of the targets."""
-    config = context["config"]
-    return extracted(output, config["pattern"], config)
-
-
-def answer(output, context):
-    """Whether the letter, word or line after the last ANSWER: is one of the targets."""
-    config = context["config"]
-    return extracted(output, ANSWERS[config.get("pattern", "line")], config)
-
-
-def extracted(output, expression, config):
-    """Whether what the expression finds is one of the targets."""
-    ignore_case = config.get("ignore_case", True)
-    fold = str.lower if ignore_case else str
-    hit = re.search(expression, output, re.IGNORECASE if ignore_case else 0)
-    targets = {fold(target) for target in config["targets"]}
-    groups = [group for group in (hit.groups() or (hit[0],)) if group is not None] if hit else []
-    decide = all if config.get("match_all") else any
-    return bool(groups) and decide(fold(group) in targets for group in groups)
-
-
-def choice(output, context):
-    """Whether the letters after the last ANSWER: are the targets."""
-    text = re.sub(r"\$\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\$", r"\1", output)
-    text = re.sub(r"\*\*\s*([A-Za-z\d][A-Za-z\d ,]*?)\s*\*\*", r"\1", text)
-    text = re.sub(r"(?i)(^|[:,])(\s*)\(([A-Za-z\d])\)(?=\s*(?:,|\.|\n|\Z))", r"\1\2\3", text)
-    answers = re.findall(r"(?im)^ANSWER\s*:\s*([A-Za-z\d ,]+)\s*(?:$|\n|\.)", text)
-    answers = answers or re.findall(r"(?i)ANSWER\s*:\s*([A-Za-z\d ,]+)(?:\W|$)", text)
-    if not answers:
-        return False
-    letters = answers[-1].strip().upper().replace(" AND ", ",").replace(" ", "")
-    targets = {target.upper() for target in "".join(context["config"]["targets"])}
-    return targets in ({each for each in letters.split(",") if each}, set(letters) - {","})
-'''
+CHECKS_MODULE: Final = Path(__file__).with_name("modules") / "inspect_ai.py.txt"
 
 
 Assertion = dict[str, Any]
@@ -166,12 +41,14 @@ _FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "pattern": ("pattern", "ignore_case", "match_all"),
     "answer": ("pattern",),
     "choice": (),
+    "f1": ("stop_words",),
 }
 _JUDGED: Final = ("model_graded_qa", "model_graded_fact")
 _OTHER_JUDGE: Final = (
     "model_graded_qa and model_graded_fact: the judge answers evalcore's prompt with a score, "
     "which passes from 0.8 on"
 )
+_ONLY_SCORES: Final = "f1 measures and decides nothing: here it passes at any score"
 _NUMBERS: Final = "match(numeric=True): decimal numbers are compared; ½, ² and 十 are no numbers"
 
 
@@ -198,6 +75,8 @@ class Scorers:
                 notes.add(_OTHER_JUDGE)
                 if options.get("template") or options.get("instructions"):
                     notes.add(f"{name}: its template and instructions are not taken over")
+            elif name == "f1":
+                notes.add(_ONLY_SCORES)
             elif name == "match" and options.get("numeric"):
                 notes.add(_NUMBERS)
             elif name not in _FUNCTIONS and name != "includes":
@@ -239,7 +118,13 @@ class Scorers:
             key: options[key] for key in _FUNCTIONS[name] if options.get(key) is not None
         }
         config = {"config": {"targets": list(target), **read_options}}
-        return {"type": "python", "callable": f"{MODULE}:{name}", "name": name, **config}
+        threshold = {"threshold": 0} if name == "f1" else {}
+        return {
+            "type": "python",
+            "callable": f"{MODULE}:{name}",
+            "name": name,
+            **config,
+        } | threshold
 
 
 def _includes(options: Mapping[str, Any], target: Sequence[str]) -> Assertion | None:
@@ -267,6 +152,10 @@ _ASSUMED: Final = (
     "a dataset does not say how answers are scored: an answer has to contain the target, in any "
     "case of letters, like the scorer includes(); --check equals or --check judge compare else"
 )
+_CHOICES: Final = (
+    "samples with choices: the question is written out with lettered choices, in words of our own, "
+    "and the last 'ANSWER: LETTER' of the answer counts"
+)
 
 
 def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Notes) -> Converted:
@@ -280,39 +169,62 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
 
 
 def _dataset(file: ForeignFile, options: ImportOptions, notes: Notes) -> Converted:
-    if options.check is None:
+    has_choices = any(parsed_cell(row.get("choices")) for row in file.rows)
+    if has_choices:
+        notes.add(_CHOICES)
+    elif options.check is None:
         notes.add(_ASSUMED)
+    choice = Scorers([{"name": "choice"}], notes)
     others = [name for name in file.columns if name not in _FIELDS]
     if others:
         notes.add(f"no fields of a sample, kept as metadata: {', '.join(others)}")
     cases: dict[str, ConvertedCase] = {}
     for number, row in enumerate(file.rows, 1):
         position = f"sample {number}"
-        target = _target(parsed_cell(row.get("target")))
+        target, choices = _target(parsed_cell(row.get("target"))), parsed_cell(row.get("choices"))
         question = _question(parsed_cell(row.get("input")), {}, notes, position)
         _note_unused(row, notes, position)
         if not target:
             notes.add("the sample is left out: it has no target to compare with", position)
-        elif row.get("choices"):
-            notes.add("the sample is left out: it has choices; import a log of its task", position)
+        elif choices and not isinstance(choices, list):
+            notes.add("the sample is left out: its choices are no list", position)
         elif question is not None:
             name = unique_id(id_text(row.get("id")) or f"sample-{number}", cases)
-            check = expected_check(target[0], options.check or "contains", in_suite=False)
-            if len(target) > 1 and options.check != "judge":
-                check = {"type": "icontains-any", "value": list(target)}
+            checks = [expected_check(target[0], options.check or "contains", in_suite=has_choices)]
+            if choices:
+                question, checks = _with_choices(question, choices), choice.assertions(target)
+            elif len(target) > 1 and options.check != "judge":
+                checks = [{"type": "icontains-any", "value": list(target)}]
             unread = {
                 key: parsed_cell(row[key]) for key in others if row.get(key) not in (None, "")
             }
             cases[name] = ConvertedCase(
                 name,
                 question,
-                [check],
+                checks,
                 expected_output=target[0] if len(target) == 1 else target,
                 metadata={**unread, **metadata_of(row.get("metadata"))},
             )
     check_cases(file.name, cases, notes)
     judges = default_judge(notes) if options.check == "judge" else []
-    return Converted(Format.TEST_FILE, options.name, tuple(cases.values()), judges=judges)
+    return Converted(
+        Format.SUITE if has_choices else Format.TEST_FILE,
+        options.name,
+        tuple(cases.values()),
+        judges=judges,
+        module=CHECKS_MODULE.read_text("utf-8") if has_choices else None,
+    )
+
+
+def _with_choices(question: Any, choices: Sequence[Any]) -> Any:
+    """Return a question with its choices after A), B), …, of messages in the last one."""
+    letters = [*string.ascii_uppercase, *map(str, range(1, len(choices)))][: len(choices)]
+    lines = "\n".join(f"{letter}) {text}" for letter, text in zip(letters, choices, strict=True))
+    request = f"Choose from {', '.join(letters)}. End with a line of the form 'ANSWER: LETTER'."
+    if isinstance(question, list):
+        last = question[-1]
+        return [*question[:-1], {**last, "content": _with_choices(last["content"], choices)}]
+    return f"{question}\n\n{lines}\n\n{request}"
 
 
 def _log(file: ForeignFile, notes: Notes) -> Converted:
@@ -342,7 +254,7 @@ def _log(file: ForeignFile, notes: Notes) -> Converted:
         description=f"Answers of {model}" if model else None,
         targets=targets,
         judges=scorers.judges,
-        module=MODULE_TEXT if scorers.needs_suite else None,
+        module=CHECKS_MODULE.read_text("utf-8") if scorers.needs_suite else None,
     )
 
 
@@ -353,8 +265,13 @@ def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 def _scorers(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the scorers of the task; of older logs, the names of those of the samples."""
-    listed = log["eval"].get("scorers") or ()
+    """Return the scorers of the task; of older logs, those of the results or of the samples."""
+    results = _mapping(log.get("results")).get("scores")
+    listed = log["eval"].get("scorers") or [
+        {"name": score["scorer"], "options": score.get("params")}
+        for score in (results if isinstance(results, list) else ())
+        if isinstance(score, Mapping) and isinstance(score.get("scorer"), str)
+    ]
     flat = [each for entry in listed for each in (entry if isinstance(entry, list) else [entry])]
     names = dict.fromkeys(name for sample in samples for name in sample.get("scores") or ())
     return flat or [{"name": name} for name in names]

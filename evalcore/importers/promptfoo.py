@@ -38,10 +38,11 @@ from evalcore.importers.promptfoo_providers import (
     RenderError,
     is_code,
     is_reference,
-    json_path,
     named_files,
+    path_of,
     placeholders,
     python_reference,
+    python_transform,
     read_prompts,
     read_value,
     render,
@@ -163,10 +164,11 @@ def _judged(written: Written) -> Assertion:
     return assertion | ({} if threshold is None else {"min_score": threshold})
 
 
+_TEXTS: Final = ("contains", "icontains", "starts-with", "ends-with")
 _LISTS: Final = ("contains-any", "contains-all", "icontains-any", "icontains-all")
 _JUDGED: Final = ("llm-rubric", "g-eval", "model-graded-closedqa")
 WORDS: Final[Mapping[str, Callable[[Written], Assertion]]] = {
-    **dict.fromkeys(("contains", "icontains", "starts-with", "ends-with"), _plain),
+    **dict.fromkeys(_TEXTS, _plain),
     **dict.fromkeys(_LISTS, _listed),
     "equals": _equals,
     "regex": _regex,
@@ -303,12 +305,18 @@ class Assertions:
         if raw.get("weight") == 0:
             raise NotTakenOverError("of weight 0 it only measures, and is left out")
         own = [str(raw["transform"])] if raw.get("transform") else []
-        path = "".join(_path_of(script) for script in (*test.transforms, *own))
+        scripts, output, path = [*test.transforms, *own], "output", ""
+        if any(map(python_transform, scripts)):
+            output = self._module.add_transform(scripts)
+        elif scripts:
+            output, path = "parsed(output)", "".join(map(path_of, scripts))
         reference = raw["value"] if is_reference(raw.get("value")) else ""
         if kind == _PYTHON or python_reference(reference):
-            assertion = self._python(raw, test, own)
+            assertion = self._python(raw, test, output)
         else:
             assertion = self._in_words(raw, kind, test)
+            if any(map(python_transform, scripts)):
+                assertion = self._compared(assertion, output)
         if raw["type"] != kind:
             assertion["type"] = f"not-{assertion['type']}"
         for key in ("weight", "metric"):
@@ -335,6 +343,17 @@ class Assertions:
             assertion |= self._judges.config(raw.get("provider") or test.judge, position)
         return assertion
 
+    def _compared(self, assertion: Assertion, output: str) -> Assertion:
+        """Return an assertion on what a Python transform makes of the output."""
+        kind = assertion["type"]
+        if kind not in (*_TEXTS, *_LISTS, "equals", "regex", "is-json") or (
+            kind == "is-json" and "value" in assertion
+        ):
+            raise NotTakenOverError("no counterpart behind a transform that is a program")
+        config = {key: assertion[key] for key in ("type", "value") if key in assertion}
+        written = {"type": _PYTHON, "callable": self._module.add_comparison(output)}
+        return {**written, "name": f"{kind} of the transformed output", "config": config}
+
     def _value(self, value: Any, variables: Mapping[str, Any]) -> Any:
         """Return the value with its templates filled in and its files read."""
         if is_reference(value):
@@ -349,11 +368,10 @@ class Assertions:
             ]
         return value
 
-    def _python(self, raw: Mapping[str, Any], test: TestContext, own: Sequence[str]) -> Assertion:
+    def _python(self, raw: Mapping[str, Any], test: TestContext, output: str) -> Assertion:
         value, threshold = raw.get("value"), raw.get("threshold")
         if not isinstance(value, str) or not value.strip():
             raise NotTakenOverError("its 'value' is no text")
-        output = "parsed(output)" if own or test.transforms else "output"
         reference = python_reference(value) if is_reference(value) else None
         if reference is None:
             code = render(value, test.variables)
@@ -387,14 +405,6 @@ def _named(members: list[Assertion]) -> list[Assertion]:
     ]
 
 
-def _path_of(script: str) -> str:
-    """Return the steps of a transform that only follows a path, as paths of evidence write them."""
-    path = json_path(script)
-    if path is None:
-        raise NotTakenOverError(f"the transform {script[:60]!r} is a program")
-    return re.sub(r"\['([^']+)'\]", r'["\1"]', path.removeprefix("$"))
-
-
 _REASONS: Final = {
     "javascript": "JavaScript is not taken over; write it as `type: python`",
     "select-best": "it compares the answers of several providers: use a baseline and gates",
@@ -414,6 +424,7 @@ _PREFIXES: Final = {
     **dict.fromkeys(("grade:", "llm-rubric:"), "llm-rubric"),
     "python:": "python",
 }
+_CONFIG: Final = re.compile(r"^__config:__expected(?P<number>[1-9]\d*)?:threshold$")
 _MEMBER: Final = re.compile(r'\s*"(?P<quoted>(?:[^"]|"")*)"\s*(?:,|$)|(?P<plain>[^,]+)')
 _NUMBER: Final = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _EXPECTED: Final = re.compile(
@@ -438,6 +449,7 @@ def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     metadata: dict[str, Any] = {}
     asserts: list[dict[str, Any]] = []
+    thresholds: dict[int, dict[str, float]] = {}
     test: dict[str, Any] = {"vars": variables, "options": options, "metadata": metadata}
     cells = {column.strip(): str(cell or "") for column, cell in row.items()}
     for key, value in cells.items():
@@ -446,15 +458,30 @@ def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
         elif key in ("__prefix", "__suffix"):
             options[key.removeprefix("__")] = value
         elif key.startswith("__metadata:"):
-            metadata |= {key.removeprefix("__metadata:"): value} if value.strip() else {}
+            metadata |= _metadata(key.removeprefix("__metadata:"), value)
+        elif (match := _CONFIG.match(key)) is not None:
+            thresholds[int(match["number"] or 1)] = _threshold(value)
         elif key.startswith("__expected"):
             asserts += [assertion_of_text(value.strip())] if value.strip() else []
         elif key == "__threshold":
-            test |= {"threshold": float(value)} if _NUMBER.match(value.strip()) else {}
+            test |= _threshold(value)
         elif key != "__metric" and value:
             test[key.removeprefix("__")] = value
     metric = {"metric": cells["__metric"]} if cells.get("__metric") else {}
-    return test | {"assert": [{**each, **metric} for each in asserts]}
+    listed = enumerate(asserts, 1)
+    return test | {"assert": [{**each, **metric, **thresholds.get(at, {})} for at, each in listed]}
+
+
+def _threshold(cell: str) -> dict[str, float]:
+    """Return the threshold in a cell; what is no number is none."""
+    return {"threshold": float(cell)} if _NUMBER.match(cell.strip()) else {}
+
+
+def _metadata(name: str, value: str) -> dict[str, Any]:
+    """Return the metadata in a cell: a text, or a list with commas if the name ends in `[]`."""
+    listed = [each.strip().replace("\\,", ",") for each in re.split(r"(?<!\\),", value)]
+    parsed = listed if name.endswith("[]") else value
+    return {name.removesuffix("[]"): parsed} if value.strip() else {}
 
 
 def _listed_cells(text: str) -> list[str]:
@@ -642,6 +669,11 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
     key = "providers" if raw.get("providers") else "targets"
     targets = providers.read_all(raw.get(key), key)
     reader = _CaseReader(folder, module, GradingProviders(providers, notes), notes)
+    transforms = {providers.transforms[target["name"]] for target in targets}
+    if len(transforms) > 1:
+        notes.add("providers with different transforms: their outputs are checked as they are")
+    elif transforms:
+        reader.transform = transforms.pop()
     prompts = read_prompts(raw.get("prompts"), folder, notes)
     cases: dict[str, ConvertedCase] = {}
     keys = {f"prompt-{number}": prompt for number, prompt in enumerate(prompts, 1)}
@@ -680,12 +712,12 @@ def _section(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class _CaseReader:
-    """Makes cases of tests."""
+    """Makes cases of tests; `transform` is that of the providers."""
 
     def __init__(
         self, folder: Path, module: ChecksModule, judges: GradingProviders, notes: Notes
     ) -> None:
-        self.judges, self._notes = judges, notes
+        self.judges, self._notes, self.transform = judges, notes, ""
         self._assertions = Assertions(module, judges, notes, folder)
 
     def read(self, test: Test, number: int, prompts: Mapping[str, Prompt]) -> ConvertedCase | None:
@@ -724,7 +756,8 @@ class _CaseReader:
         listed = test["assert"]
         options = test.get("options") or {}
         own = options.get("transform") or options.get("postprocess")
-        context = TestContext(variables, [own] if own else [], options.get("provider"))
+        scripts = [each for each in (self.transform, own) if each]
+        context = TestContext(variables, scripts, options.get("provider"))
         assertions = self._assertions.read_all(listed, test.get("threshold"), context)
         if listed and not assertions:
             self._notes.add("the test is left out: nothing of it has a counterpart", test[AT])

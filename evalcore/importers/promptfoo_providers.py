@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from glob import has_magic
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -93,10 +94,39 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-# Filters that Jinja has, too, with other results.
+def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
+    """Round as JavaScript does: halves go up."""
+    factor: float = 10**precision
+    scaled = value * factor
+    whole = ceil(scaled) if method == "ceil" else floor(scaled + (method == "common") / 2)
+    return whole / factor
+
+
+def _truncated(text: str, length: int = 255, killwords: bool = False, end: str = "...") -> str:
+    """Cut a text behind the last word that fits; the end is no part of the length."""
+    if len(text) <= length:
+        return text
+    blank = -1 if killwords else text.rfind(" ", 0, length + 1)
+    return text[: length if blank == -1 else blank] + end
+
+
+_ENTITIES: Final = str.maketrans(
+    {"&": "&amp;", '"': "&quot;", "'": "&#39;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
+)
+
+
+def _escaped(text: Any) -> str:
+    return str(script_text(text)).translate(_ENTITIES)
+
+
+# Filters that Jinja does not have, or with other results.
 _FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
     "dump": _dumped,
+    "e": _escaped,
+    "escape": _escaped,
     "pairs": _pairs,
+    "round": _rounded,
+    "truncate": _truncated,
 }
 
 
@@ -114,8 +144,6 @@ def _environment() -> SandboxedEnvironment:
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
     environment.filters.update(_FILTERS)
-    for name in ("e", "escape", "round", "truncate"):  # their results are others in Nunjucks
-        del environment.filters[name]
     return environment
 
 
@@ -221,6 +249,20 @@ def _steps(text: str) -> str | None:
             path += f".{key}" if match["key"] else f"['{key}']"
         position = match.end()
     return path
+
+
+def path_of(script: str) -> str:
+    """Return the steps of a transform that follows a path, as paths of evidence write them."""
+    path = json_path(script)
+    if path is None:
+        raise NotTakenOverError(f"the transform {script[:60]!r} is a program")
+    return re.sub(r"\['([^']+)'\]", r'["\1"]', path.removeprefix("$"))
+
+
+def python_transform(script: str) -> tuple[str, str] | None:
+    """Return the file and the function of a transform in Python, None for others."""
+    reference = python_reference(script) if is_reference(script) else None
+    return reference and (reference[0], reference[1] or "get_transform")
 
 
 _LONGEST_NAME: Final = 80
@@ -372,9 +414,16 @@ def _existing(folder: Path, name: str) -> Iterator[Path]:
 
 
 def _texts(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the prompts in a file, with their labels: a table has the columns `prompt`, `label`."""
+    """Yield the prompts in a file, with their labels.
+
+    A table has the columns `prompt` and `label`, or one column, in which each line is a prompt.
+    """
     suffix = path.suffix.lower()
-    if suffix == ".csv":
+    if suffix == ".csv" and "," not in (text := read_text(path)):
+        lines = [line for line in text.splitlines() if line.strip()]
+        has_head = lines[:1] and lines[0].strip().lower() == "prompt"
+        yield from ((line, None) for line in lines[bool(has_head) :])
+    elif suffix == ".csv":
         rows = read_value(path)
         yield from ((row["prompt"], row.get("label")) for row in rows if row.get("prompt"))
     elif suffix in (".yaml", ".yml", ".jsonl"):
@@ -388,63 +437,25 @@ def _texts(path: Path) -> Iterator[tuple[str, str | None]]:
         yield read_text(path), None
 
 
-_HEAD: Final = '''"""The Python of the promptfoo configuration beside this file."""
-
-import asyncio
-import inspect
-import json
-
-from evalcore import Evidence, Metrics
-
-
-def parsed(output):
-    """Return the JSON value of an output, the output itself if it is none."""
-    try:
-        return json.loads(output)
-    except ValueError:
-        return output
-
-
-def called(function, output, context, threshold):
-    """Return what an assertion of promptfoo says, as evalcore reads it."""
-    variables = (context["metadata"] or {}).get("vars", {})
-    answer = function(output, {**context, "vars": variables, "prompt": context["input"]})
-    if isinstance(answer, str):
-        answer = json.loads(answer.lower() if answer.lower() in ("true", "false") else answer)
-    answer = getattr(answer, "__dict__", answer)
-    if isinstance(answer, bool):
-        return answer
-    score, passed, reason = answer, True, str(answer)
-    if isinstance(answer, dict):
-        passed = bool(answer.get("pass", answer.get("pass_", False)))
-        score, reason = answer.get("score", int(passed)), str(answer.get("reason") or "")
-    elif threshold is None:
-        passed = score > 0
-    passed = passed and (threshold is None or score >= threshold)
-    return {"passed": passed, "score": min(max(float(score), 0.0), 1.0), "reason": reason}
-
-
-def answered(answer):
-    """Return the evidence of a provider's answer: output, cost and tokens; raise its error."""
-    answer = asyncio.run(answer) if inspect.iscoroutine(answer) else answer
-    if answer.get("error") or answer.get("output") is None:
-        raise RuntimeError(answer.get("error") or "returned neither 'output' nor 'error'")
-    output, tokens = answer["output"], answer.get("tokenUsage") or {}
-    metrics = Metrics(
-        latency_ms=answer.get("latencyMs"),
-        cost_usd=answer.get("cost"),
-        input_tokens=tokens.get("prompt"),
-        output_tokens=tokens.get("completion"),
-    )
-    text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
-    return Evidence(text, metrics=metrics)
-'''
+_HEAD: Final = Path(__file__).with_name("modules") / "promptfoo.py.txt"
 _ASSERTION: Final = '''
 
 def {name}(output, context):
     """An assertion of the configuration."""
 {function}
     return called(check, {output}, context, {threshold!r})
+'''
+_COMPARISON: Final = '''
+
+def {name}(output, context):
+    """Compare a transformed output as the assertion does."""
+    return compared({output}, context["config"])
+'''
+_TRANSFORM: Final = '''
+
+def {name}(output, context):
+    """Transform an output as the configuration does."""
+{steps}    return output
 '''
 _PROVIDER: Final = '''
 
@@ -481,7 +492,7 @@ class ChecksModule:
     def text(self) -> str | None:
         """The module's text, None if nothing is in it."""
         functions = (text.replace(_NAME, name) for text, name in self._functions.items())
-        return _HEAD + "".join(functions) if self._functions else None
+        return _HEAD.read_text("utf-8") + "".join(functions) if self._functions else None
 
     def add_assertion(self, code: str, threshold: float | None, output: str) -> str:
         """Add an assertion that is Python itself; return its reference.
@@ -505,6 +516,28 @@ class ChecksModule:
     def _add_check(self, function: str, threshold: float | None, output: str) -> str:
         parts = {"function": function, "output": output, "threshold": threshold}
         return self._add("check", _ASSERTION, parts)
+
+    def add_comparison(self, output: str) -> str:
+        """Add an assertion that compares what a transform makes; return its reference."""
+        return self._add("check", _COMPARISON, {"output": output})
+
+    def add_transform(self, scripts: Sequence[str]) -> str:
+        """Add a chain of transforms; return the expression of what it makes of the output.
+
+        Each follows a path or is a function of a Python file. Raises `NotTakenOverError`.
+        """
+        steps = ""
+        for script in scripts:
+            reference = python_transform(script)
+            if reference is None:
+                keys = re.sub(r"\.([A-Za-z_$][\w$]*)", r'["\1"]', path_of(script))
+                steps += f"    output = parsed(output){keys}\n"
+                continue
+            file, function = reference
+            steps += f"    from {self._module_of(file)} import {function} as transform\n\n"
+            steps += "    output = transform(output, asked(context))\n"
+        name = self._add("transform", _TRANSFORM, {"steps": steps}).removeprefix(f"{MODULE}:")
+        return f"{name}(output, context)"
 
     def add_provider(self, file: str, function: str, identity: str) -> str:
         """Add a provider in a Python file; return its reference; raise `NotTakenOverError`.
@@ -549,7 +582,7 @@ _RENAMED: Final = {
 _ENV: Final = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
 _PROMPT: Final = re.compile(r"\{\{\s*prompt\s*\}\}")
 _DUMPED: Final = re.compile(r"\{\{\s*prompt\s*\|\s*dump\s*\}\}")
-_WITHOUT_EFFECT: Final = ("label", "id", "config", "delay")
+_READ: Final = ("label", "id", "config", "delay", "transform")
 _MODELS: Final = re.compile(
     r"^(?:(?P<openai>openai)(?::(?:chat|completion|responses))?"
     r"|(?P<anthropic>anthropic)(?::messages|:completion)?"
@@ -582,11 +615,12 @@ _OLLAMA: Final = "http://localhost:11434/v1"
 
 
 class Providers:
-    """Reads providers; `targets` are the targets so far, by their names."""
+    """Reads providers; `targets` and their `transforms` are those so far, by their names."""
 
     def __init__(self, module: ChecksModule, notes: Notes, folder: Path) -> None:
         self._module, self._notes, self._folder = module, notes, folder
         self.targets: dict[str, Target] = {}
+        self.transforms: dict[str, str] = {}
 
     def read_all(self, written: Any, key: str) -> list[Target]:
         """Return the targets of the configuration's providers; note those without a counterpart."""
@@ -623,8 +657,9 @@ class Providers:
                 self._notes.add(reason, position)
         label = unique_id(name or str(options.get("label") or identity), self.targets)
         target = {"name": label, **map_texts(target, _with_variables)}
-        for key in options.keys() - {*_WITHOUT_EFFECT}:
+        for key in options.keys() - {*_READ}:
             self._notes.add(f"'{key}' of a provider is not taken over", position)
+        self.transforms[label] = str(options.get("transform") or "")
         self.targets[label] = target
         return target
 

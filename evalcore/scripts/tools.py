@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +10,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field
 
 from evalcore.errors import UsageError
-from evalcore.expressions.engine import ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
@@ -133,7 +132,7 @@ class PythonTool(WaitingTool):
             for name in [name for name in params if name not in names]:
                 run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
                 del params[name]
-        return _plain(await call_foreign(function, **params))
+        return plain_data(await call_foreign(function, **params))
 
     def _load(self, imports: ImportPolicy) -> _Loaded:
         loaded = self._loaded.get(imports)
@@ -191,17 +190,6 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None
     return tuple(each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY)
-
-
-def _plain(value: Any) -> Any:
-    """Return models and dataclasses as mappings, anything else as it is."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, Mapping) and not isinstance(value, dict):
-        return dict(value)
-    return value
 
 
 class ToolShape(ScriptPart):

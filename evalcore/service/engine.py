@@ -15,10 +15,10 @@ import orjson
 from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import DamagedRunError, LoadError, ObjectNotFoundError, RunConflictError
 from evalcore.execution.stopper import Stopper
-from evalcore.formats.executed_workflow import find_providers, judges_of, named_providers
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.saved_evals import TARGET, use_graders
 from evalcore.formats.single_assertions import condition_check
+from evalcore.formats.workflow_file import find_providers, judges_of, named_providers
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.model.run import Manifest, State
 from evalcore.model.sighting import Sighting

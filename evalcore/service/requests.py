@@ -81,22 +81,33 @@ def require_storable(value: Any) -> None:
         raise mistake(["body"], f"the body is not JSON: {error}", "json_invalid") from error
 
 
-class StrictRoute(APIRoute):
-    """A route that reads strictly, and asks for a token before it reads."""
-
-    write_scope: ClassVar[Scope] = Scope.EVALS
-    """What a token needs for methods that change something."""
+class BoundedRoute(APIRoute):
+    """A route that reads no more than a body may have."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of FastAPI, given a `StrictRequest`."""
         handle = super().get_route_handler()
 
         async def strictly(request: Request) -> Response:
-            scope = Scope.READ if request.method in _READS else self.write_scope
-            await authenticate(request.app.state.context, request, scope)
+            await self.admit(request)
             return await handle(StrictRequest(request.scope, request.receive))
 
         return strictly
+
+    async def admit(self, request: Request) -> None:
+        """Let a request pass, before its body is read."""
+
+
+class StrictRoute(BoundedRoute):
+    """A route that asks for a token before it reads."""
+
+    write_scope: ClassVar[Scope] = Scope.EVALS
+    """What a token needs for methods that change something."""
+
+    async def admit(self, request: Request) -> None:
+        """Let a request pass whose token has the scope. Raises `ServiceError` 401, 403 or 429."""
+        scope = Scope.READ if request.method in _READS else self.write_scope
+        await authenticate(request.app.state.context, request, scope)
 
 
 class WorkflowsRoute(StrictRoute):

@@ -21,7 +21,6 @@ from evalcore.service.log import set_up_logging
 from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
-from evalcore.viewer.site import Site
 
 DEFAULT_DATABASE = "evalcore.db"
 
@@ -66,7 +65,7 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    await _Server(config, application.state.site).serve([listening])
+    await uvicorn.Server(config).serve([listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -81,19 +80,6 @@ def _listening(host: str, port: int) -> socket.socket:
             raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
         raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
     return listening
-
-
-class _Server(uvicorn.Server):
-    """A server that ends the pages' streams before it waits for its requests to end."""
-
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
-        super().__init__(config)
-        self._site = site
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the server."""
-        self._site.live.close()
-        await super().shutdown(sockets)
 
 
 def open_context(options: ServeOptions, settings: Settings, database: Database) -> Context:

@@ -6,10 +6,10 @@ and only `/ui` takes it. A token never stands in an address.
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Form, Request, Response
 from fastapi.responses import RedirectResponse
 from starlette.routing import BaseRoute, Match
 from starlette.types import Receive, Scope, Send
@@ -18,17 +18,19 @@ from evalcore.errors import StoreError
 from evalcore.service.auth import Scope as TokenScope
 from evalcore.service.context import Context
 from evalcore.service.errors import OUTAGES, ServiceError
+from evalcore.service.requests import BoundedRoute
 from evalcore.viewer.app import create_viewer, show_failure
 from evalcore.viewer.rendering import render
-from evalcore.viewer.security import Posted, require_same_origin
+from evalcore.viewer.security import FormText, require_own_page
 from evalcore.viewer.site import CurrentSite, Site
 
 PREFIX: Final = "/ui"
 COOKIE: Final = "evalcore_token"
 SIGN_IN: Final = f"{PREFIX}/sign-in"
-_READS: Final = frozenset({"GET", "HEAD"})
 
-router = APIRouter(include_in_schema=False)
+router = APIRouter(
+    include_in_schema=False, route_class=BoundedRoute, dependencies=[Depends(require_own_page)]
+)
 
 
 @router.get("/sign-in")
@@ -38,12 +40,17 @@ async def sign_in_form(request: Request, site: CurrentSite, after: str = "") -> 
 
 
 @router.post("/sign-in")
-async def sign_in(request: Request, site: CurrentSite, form: Posted) -> Response:
+async def sign_in(
+    request: Request,
+    site: CurrentSite,
+    token: Annotated[FormText, Form()] = "",
+    after: Annotated[FormText, Form()] = "",
+) -> Response:
     """Check a token and keep it in the cookie; show the form again for one that is wrong."""
     context: Context = request.app.state.context
     client = request.client.host if request.client is not None else ""
     context.rates.spend(f"sign-in {client}")
-    token, after = form.text("token").strip(), own_page(form.text("after").strip())
+    token, after = token.strip(), own_page(after.strip())
     try:
         await context.tokens.check(token)
     except ServiceError as error:
@@ -55,7 +62,7 @@ async def sign_in(request: Request, site: CurrentSite, form: Posted) -> Response
     return answer
 
 
-@router.post("/sign-out", dependencies=[Depends(require_same_origin)])
+@router.post("/sign-out")
 async def sign_out() -> Response:
     """Forget the token of this browser."""
     answer = RedirectResponse(SIGN_IN, 303)
@@ -81,11 +88,7 @@ def create_pages(context: Context, site: Site) -> FastAPI:
             caller = await context.tokens.check(token)
         context.rates.spend(caller.token_id or "")
         request.state.caller = caller
-        if request.method in _READS:
-            caller.require(TokenScope.READ)
-        else:
-            require_same_origin(request)
-            caller.require(TokenScope.EVALS)
+        caller.require(TokenScope.READ if request.method == "GET" else TokenScope.EVALS)
 
     pages = create_viewer(site, guard=Depends(admit), open_to=router)
     pages.state.context = context

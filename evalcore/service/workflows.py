@@ -12,7 +12,7 @@ from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.executed_workflow import read_registered_workflow
+from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.errors import ServiceError
 from evalcore.service.models import (
     BlockHandle,

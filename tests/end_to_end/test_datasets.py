@@ -12,11 +12,10 @@ from click.testing import CliRunner
 
 from evalcore import SuiteError, capture, define_suite, run_suite, variant
 from evalcore.capture import flush_captures
-from evalcore.cli.dataset_promote import review
-from evalcore.datasets.dataset_catalogue import cluster_captures
-from evalcore.datasets.pending import PendingReader
-from evalcore.datasets.promotion import Acceptance, case_of
-from evalcore.datasets.versions import read_dataset
+from evalcore.cli.dataset import review
+from evalcore.datasets.catalogue import cluster_captures
+from evalcore.datasets.pending import Acceptance, PendingReader, case_of
+from evalcore.datasets.store import read_dataset
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run
@@ -80,20 +79,6 @@ def test_a_suite_runs_the_cases_of_a_dataset(folder: Path, text: str) -> None:
     ended = command(folder, "run", "suite.yaml", "--json")
     assert ended.code == 0, ended.err
     assert [case["id"] for case in ended.report["cases"]] == ["a", "b"]
-
-
-def test_a_workflow_file_runs_the_cases_of_a_dataset(folder: Path) -> None:
-    expected = {"write": [{"type": "contains", "value": "yes"}]}
-    row = {"id": "a", "input": {"q": 1}, "fixtures": {"write": "yes"}, "expected": expected}
-    (folder / "cases.jsonl").write_text(json.dumps(row))
-    command(folder, "dataset", "import", "cases.jsonl", "--as", "support")
-    (folder / "flow.yaml").write_text("eval: {cases: dataset:support@1}\n")
-    ended = command(folder, "run", "flow.yaml", "--json")
-    assert ended.code == 0, ended.err
-    assert ended.report["counts"]["passed"] == 1
-    (folder / "flow.yaml").write_text("eval: {cases: dataset:suport}\n")
-    refused = command(folder, "validate", "flow.yaml")
-    assert "flow.yaml:1: eval.cases: no dataset 'suport'" in refused.err
 
 
 def answer(question: str) -> str:

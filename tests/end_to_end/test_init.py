@@ -13,7 +13,7 @@ import jsonschema
 import pytest
 import yaml
 
-from evalcore.cli.starter_suites import PYTHON, STARTERS, starter_files
+from evalcore.cli.start import PYTHON, STARTERS, starter_files
 from evalcore.model.suite import Format
 from tests.support.fork_server import PROGRAM
 from tests.support.shell import environment, evalcore

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.cli.declared_programs import program_file
+from evalcore.cli.check import program_file
 from tests.support.shell import evalcore
 
 

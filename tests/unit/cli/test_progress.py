@@ -7,7 +7,7 @@ import os
 import pytest
 from rich.console import Console
 
-from evalcore.cli.progress import ProgressDisplay
+from evalcore.cli.running import ProgressDisplay
 from evalcore.execution.row import FinishedItem
 from evalcore.model.assertion import Outcome
 from evalcore.model.run import State

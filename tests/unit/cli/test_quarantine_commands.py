@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evalcore.cli.quarantine import quarantine
+from evalcore.cli.keep import quarantine
 from evalcore.errors import UsageError
 from evalcore.model.suite import READY_AFTER_RUNS
 from evalcore.storage.local import LocalStore

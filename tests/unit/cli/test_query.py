@@ -10,7 +10,7 @@ import duckdb
 import pytest
 from click.testing import CliRunner, Result
 
-from evalcore.cli.query import query
+from evalcore.cli.history import query
 from evalcore.storage.local import LocalStore
 from tests.support.history_runs import run_outputs
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from evalcore.cli.query import _converse, query
+from evalcore.cli.history import _converse, query
 from evalcore.history.query import QueryLimits
 from evalcore.storage.local import LocalStore
 

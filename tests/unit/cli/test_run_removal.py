@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from evalcore.cli.baseline import baseline
+from evalcore.cli.keep import baseline
 from evalcore.cli.runs import runs
 from evalcore.history.query import ask
 from evalcore.model.run import State

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.cli.opened_files import OpenedFiles, stamp_of
-from evalcore.cli.watching import WatchedFiles
+from evalcore.cli.watch import OpenedFiles, WatchedFiles, stamp_of
 
 
 def opened(folder: Path, *events: tuple[str, tuple[Any, ...]]) -> OpenedFiles:

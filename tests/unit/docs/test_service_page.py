@@ -21,7 +21,6 @@ PAGE = (ROOT / "docs/reference/service.md").read_text("utf-8")
 MODULES = (
     *(ROOT / "evalcore/service").rglob("*.py"),
     *(ROOT / "evalcore/client").rglob("*.py"),
-    ROOT / "evalcore/cli/evals.py",
     ROOT / "evalcore/cli/serve.py",
 )
 

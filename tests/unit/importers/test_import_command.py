@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalcore.cli.import_suite import CHECKS, SOURCES
+from evalcore.cli.start import CHECKS, SOURCES
 from evalcore.importers import converted as conversions
 from evalcore.importers import registry
 from evalcore.importers.files import read_foreign_file
@@ -30,7 +30,7 @@ def test_the_flags_name_every_source_and_check() -> None:
         for source, names in {
             "deepeval": ("goldens.json", "goldens.csv", "run.json"),
             "promptfoo": ("greetings.yaml", "models.yaml", "chat.yaml"),
-            "inspect": ("basic.json", "capitals.jsonl", "riddles.csv"),
+            "inspect": ("basic.json", "capitals.jsonl", "riddles.csv", "choices.json"),
             "pydantic-evals": ("capitals.yaml", "orders.yaml", "tone.json"),
             "langsmith": ("questions.jsonl", "fields.jsonl", "experiment.csv"),
             "braintrust": ("questions.jsonl", "experiment.jsonl", "export.json"),

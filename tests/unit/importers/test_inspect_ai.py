@@ -16,14 +16,14 @@ import zstandard
 from evalcore.errors import LoadError
 from evalcore.importers.converted import Notes
 from evalcore.importers.files import read_foreign_file
-from evalcore.importers.inspect_ai import MODULE_TEXT, Scorers
+from evalcore.importers.inspect_ai import CHECKS_MODULE, Scorers
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore
 
 LOGS = ("basic", "mcq", "numeric", "patterns")
 JUDGED = "model_graded_qa"
 CHECKS: dict[str, Any] = {}
-exec(MODULE_TEXT, CHECKS)
+exec(CHECKS_MODULE.read_text("utf-8"), CHECKS)
 
 
 @pytest.mark.parametrize("log", LOGS)
@@ -94,12 +94,19 @@ def test_checks_compare_as_inspects_scorers_do(
     assert CHECKS[function](output, {"config": config}) is passes
 
 
-def test_scorers_of_older_logs_are_those_of_the_samples(tmp_path: Path) -> None:
+def test_f1_is_that_of_the_best_target() -> None:
+    config = {"targets": ["a red fox", "the cat"], "stop_words": ["fox"]}
+    assert CHECKS["f1"]("One red, red fox", {"config": config}) == 0.5
+
+
+def test_older_logs_name_their_scorers_in_the_results(tmp_path: Path) -> None:
     log = orjson.loads((FILES / "inspect/numeric.json").read_bytes())
-    log["eval"].pop("scorers")
+    (scorer,) = log["eval"].pop("scorers")
+    log["results"] = {"scores": [{"scorer": scorer["name"], "params": scorer["options"]}]}
     (tmp_path / "old.json").write_bytes(orjson.dumps(log))
     content = yaml.safe_load(converted(None, "old.json", tmp_path)[0].read_text("utf-8"))
-    assert content["cases"][0]["assertions"][0]["name"] == "match"
+    config = content["cases"][0]["assertions"][0]["config"]
+    assert (config["numeric"], config["location"]) == (True, "any")
 
 
 def test_a_log_without_samples_says_so(tmp_path: Path) -> None:
@@ -118,6 +125,14 @@ def test_datasets_are_test_files_whose_targets_are_contained(tmp_path: Path) -> 
     ]
     assert [test["id"] for test in content["tests"]] == ["peru", "sample-2", "sample-3"]
     assert "a dataset does not say how answers are scored" in notes[0]
+
+
+def test_choices_become_part_of_the_question(tmp_path: Path) -> None:
+    suite, notes = converted("inspect", "choices.json", tmp_path)
+    case = yaml.safe_load(suite.read_text("utf-8"))["cases"][0]
+    assert "A) ant\nB) cat\nC) whale" in case["input"]
+    assert case["assertions"][0]["config"] == {"targets": ["C"]}
+    assert any(note.startswith("sample 2: sandbox:") for note in notes)
 
 
 def test_samples_without_a_target_are_left_out(tmp_path: Path) -> None:
@@ -183,8 +198,8 @@ def test_the_model_of_the_role_grader_judges(
     assert ("no model that grades is named" in "\n".join(notes.lines)) == (judge is None)
 
 
-def test_samples_with_choices_are_left_out(tmp_path: Path) -> None:
-    row = '{"input": "a?", "target": "A"%s}\n'
-    (tmp_path / "d.jsonl").write_text(row % "" + row % ', "choices": ["x", "y"]', "utf-8")
+def test_choices_that_are_no_list_are_named(tmp_path: Path) -> None:
+    row = '{"input": "a?", "target": "A", "choices": %s}\n'
+    (tmp_path / "d.jsonl").write_text(row % '["x", "y"]' + row % '"xy"' + row % "3", "utf-8")
     _, notes = converted(None, "d.jsonl", tmp_path)
-    assert "sample 2: the sample is left out: it has choices; import a log of its task" in notes
+    assert "sample 2, sample 3: the sample is left out: its choices are no list" in notes

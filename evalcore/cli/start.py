@@ -1,0 +1,372 @@
+"""`evalcore init`, `import`, `schema`: how a suite begins."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import click
+import orjson
+
+from evalcore.cli.output import one_line
+from evalcore.errors import UsageError
+from evalcore.formats.registry import SCHEMAS, json_schema
+from evalcore.model.suite import Format
+
+PYTHON: Final = "python"
+_TEMPLATES: Final = Path(__file__).parent / "starters"
+_SUITE: Final = "<name>.eval.yaml"
+
+
+class Starter(NamedTuple):
+    """What a suite of a format evaluates; its templates by the names of the files made of them.
+
+    The first file is the suite. `schema` says whether a JSON Schema stands beside it.
+    """
+
+    about: str
+    files: Mapping[str, str]
+    schema: bool = True
+
+
+STARTERS: Final[Mapping[str, Starter]] = {
+    Format.TEST_FILE: Starter(
+        "answers of a model, a program or a Python function to a list of questions",
+        {_SUITE: "suite.eval.yaml", "<module>_target.py": "target.py.txt"},
+    ),
+    Format.SUITE: Starter(
+        "variants of a Python workflow, compared case by case",
+        {_SUITE: "suite.eval.yaml", "<module>_flow.py": "flow.py.txt"},
+    ),
+    PYTHON: Starter(
+        "the same, the suite itself written in Python",
+        {"<module>.py": "suite.py.txt", "<module>_flow.py": "flow.py.txt"},
+        schema=False,
+    ),
+    Format.WORKFLOW_HARNESS: Starter(
+        "a workflow file, its blocks run by the engine", {_SUITE: "suite.eval.yaml"}
+    ),
+    Format.SCRIPT_SUITE: Starter("statements that compute a score", {_SUITE: "suite.eval.yaml"}),
+    Format.WORKFLOW_EVALS: Starter(
+        "single blocks of a workflow with saved inputs", {_SUITE: "suite.eval.yaml"}
+    ),
+}
+"""The formats in the order in which `evalcore init` offers them."""
+
+
+def starter_files(format_: str, name: str) -> dict[str, bytes]:
+    """Return the files of a starter by their names; the first is the suite."""
+    starter = STARTERS[format_]
+    fields = {"<name>": name, "<module>": name.replace("-", "_")}
+    files = {
+        _filled(file, fields): _filled(
+            (_TEMPLATES / format_ / template).read_text("utf-8"), fields
+        ).encode()
+        for file, template in starter.files.items()
+    }
+    if starter.schema:
+        from evalcore.formats.registry import json_schema
+
+        schema = orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2)
+        files[f"{format_}.schema.json"] = schema + b"\n"
+    return files
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
+    for field, value in fields.items():
+        text = text.replace(field, value)
+    return text
+
+
+_NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
+_DEFAULT_NAME: Final = "quickstart"
+_INPUT_WAIT_S: Final = 1.0
+
+
+@click.command()
+@click.argument("folder", default=".", metavar="[FOLDER]")
+@click.option("--format", "format_", metavar="FORMAT", help=f"One of {', '.join(STARTERS)}.")
+@click.option("--name", metavar="NAME", help="The suite's name, and that of its file.")
+def init(folder: str, format_: str | None, name: str | None) -> None:
+    """Write a small suite to FOLDER that runs without a key or a server.
+
+    Asks for the format and the name; the answers may be piped in, one a line. Without a terminal
+    and answers --format is required, and the name is quickstart by default. No file is overwritten.
+    A YAML suite names its JSON Schema, which stands beside it, for editors.
+    """
+    asks = sys.stdin.isatty() and sys.stderr.isatty()
+    if not asks and format_ is None:
+        format_, piped_name = _piped_answers()
+        name = piped_name if name is None else name
+    format_ = _ask_format() if format_ is None else _checked_format(format_)
+    if name is None:
+        name = _DEFAULT_NAME
+        if asks:
+            name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
+    files = starter_files(format_, _checked_name(name))
+    root = Path(folder)
+    _write(root, files)
+    for file in files:
+        click.echo(f"wrote {one_line(str(root / file))}", err=True)
+    suite = shlex.quote(os.path.normpath(root / next(iter(files))))
+    click.echo("next:", err=True)
+    click.echo(f"evalcore run {suite}\nevalcore report latest --verbose")
+
+
+def _ask_format() -> str:
+    formats = list(STARTERS)
+    click.echo("What do you evaluate?", err=True)
+    for number, (format_, starter) in enumerate(STARTERS.items(), 1):
+        click.echo(f"  {number}  {format_:17} {starter.about}", err=True)
+    number = click.prompt(
+        "Number", default=1, type=click.IntRange(1, len(formats)), show_default=True, err=True
+    )
+    return formats[number - 1]
+
+
+def _piped_answers() -> tuple[str, str]:
+    """Return format and name out of a pipe or a file; raise `UsageError` where none comes."""
+    answer = sys.stdin.readline() if _has_input() else ""
+    if not answer:
+        raise UsageError(
+            "there is no terminal to ask on: --format required, as in "
+            f"evalcore init --format test-file --name {_DEFAULT_NAME}"
+        )
+    formats, choice = list(STARTERS), answer.strip() or "1"
+    if choice.isdecimal() and 1 <= int(choice) <= len(formats):
+        choice = formats[int(choice) - 1]
+    elif choice not in STARTERS:
+        raise UsageError(
+            f"{choice!r} is no format: answer with a number from 1 to {len(formats)}, or one of "
+            f"{', '.join(formats)}"
+        )
+    return choice, sys.stdin.readline().strip() or _DEFAULT_NAME
+
+
+def _has_input() -> bool:
+    """Whether something can be read at once: a job's standard input may stay open and empty."""
+    try:
+        return bool(select.select([sys.stdin], [], [], _INPUT_WAIT_S)[0])
+    except (OSError, ValueError):
+        return False  # it is closed
+
+
+def _checked_format(format_: str) -> str:
+    if format_ not in STARTERS:
+        raise UsageError(f"--format: unknown format '{format_}'; formats: {', '.join(STARTERS)}")
+    return format_
+
+
+def _checked_name(name: str) -> str:
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(
+            f"--name: {name!r} is no name of a suite; write lower-case letters, digits, - and _, "
+            f"as in {_DEFAULT_NAME}"
+        )
+    if name.replace("-", "_") in sys.stdlib_module_names:
+        raise UsageError(f"--name: Python's standard library has a module {name}; write another")
+    return name
+
+
+def _write(root: Path, files: Mapping[str, bytes]) -> None:
+    """Write all files, or none if one of them is there with other contents."""
+    existing = [name for name, data in files.items() if not _can_write(root / name, data)]
+    if existing:
+        listed = ", ".join(str(root / name) for name in existing)
+        raise UsageError(
+            f"nothing was written: {listed} would be overwritten; choose another --name"
+        )
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            if not (root / name).exists():
+                with (root / name).open("xb") as file:
+                    file.write(data)
+    except OSError as error:
+        raise UsageError(f"{root}: cannot be written to: {error.strerror}") from error
+
+
+def _can_write(path: Path, data: bytes) -> bool:
+    """Whether there is no such file, or a schema that is the same."""
+    if not (path.exists() or path.is_symlink()):
+        return True
+    return path.name.endswith(".schema.json") and path.is_file() and path.read_bytes() == data
+
+
+SOURCES: Final = (
+    "deepeval",
+    "promptfoo",
+    "inspect",
+    "pydantic-evals",
+    "langsmith",
+    "braintrust",
+)
+CHECKS: Final = ("contains", "equals", "judge")
+_SUFFIX: Final = ".eval.yaml"
+
+
+@click.command("import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--from",
+    "source",
+    type=click.Choice(SOURCES),
+    help="The program that the file is of.  [default: by its content]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The suite to write.  [default: NAME.eval.yaml beside FILE]",
+)
+@click.option(
+    "--target",
+    metavar="NAME|MODULE:FUNCTION",
+    help="What answers, in place of the file's own: a target of targets.yaml, or a function.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(CHECKS),
+    help="How answers are compared, where the file does not say.  [default: contains]",
+)
+@click.option(
+    "--column",
+    "columns",
+    multiple=True,
+    metavar="NAME=FIELD",
+    help="A column of the rows under another name: question=input, answer=target; repeatable.",
+)
+@click.option("--force", is_flag=True, help="Overwrite the files.")
+def import_command(
+    file: Path,
+    source: str | None,
+    out: Path | None,
+    target: str | None,
+    check: str | None,
+    columns: tuple[str, ...],
+    force: bool,
+) -> None:
+    """Write FILE as a suite: configurations, datasets, logs and exports of other programs.
+
+    What has no counterpart is told on standard error and stands as a comment in the suite. Checks
+    that only Python can do are written to a module beside it. No file is overwritten without
+    --force.
+    """
+    from evalcore.importers.converted import Notes, suite_text
+    from evalcore.importers.files import read_foreign_file
+    from evalcore.importers.registry import ImportOptions, convert, recognise_source
+
+    opened = read_foreign_file(file).with_columns(_renamed(columns))
+    source = source or recognise_source(opened)
+    path = out or file.with_name(f"{_stem(file)}{_SUFFIX}")
+    if path.suffix not in (".yaml", ".yml"):
+        raise UsageError(f"--out: {path}: a suite is written as YAML; name a file *{_SUFFIX}")
+    notes = Notes()
+    suite = convert(opened, source, ImportOptions(_stem(path), check), notes)
+    if not suite.targets and target is None and any(case.output is None for case in suite.cases):
+        notes.add(
+            "the file does not say what answers: the target `echo`, which repeats the question, "
+            "holds its position; write your own under `targets`, or import with --target"
+        )
+    if suite.prompts and target is not None and ":" in target:
+        notes.add(
+            "the function is given the filled prompts as its input, by their keys, and the key of "
+            "the one that it has to answer as config['prompt_key']"
+        )
+    if suite.imported_files and path.parent.resolve() != file.parent.resolve():
+        listed = ", ".join(suite.imported_files)
+        notes.add(f"the suite imports {listed}: copy that into its own folder, too")
+    module = _module_name(path)
+    text = suite_text(
+        suite,
+        origin=f"{file.name} ({source}) by `evalcore import`",
+        module=module,
+        target=target,
+        notes=notes.lines,
+    )
+    files = {path: text}
+    if suite.module is not None:
+        files[path.with_name(f"{module}.py")] = suite.module
+    _write_import_suite(files, force=force)
+    _tell(files, len(suite.cases), notes.lines)
+    _check(path)
+    click.echo("next:", err=True)
+    named = shlex.quote(os.path.normpath(path))
+    click.echo(one_line(f"evalcore validate {named}"))
+    click.echo(one_line(f"evalcore run {named}"))
+
+
+def _renamed(columns: tuple[str, ...]) -> dict[str, str]:
+    """Return the fields by the names of columns, as `--column` names them."""
+    pairs = [column.partition("=") for column in columns]
+    for name, _, field in pairs:
+        if not name or not field:
+            raise UsageError("--column: write NAME=FIELD, such as question=input")
+    return {name: field for name, _, field in pairs}
+
+
+def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None:
+    for path in files:
+        click.echo(one_line(f"wrote {path}"), err=True)
+    click.echo(f"{cases} case{'s' if cases > 1 else ''}", err=True)
+    if notes:
+        click.echo("what differs, or was not taken over (also in the file):", err=True)
+    for note in notes:
+        click.echo(one_line(f"- {note}"), err=True)
+
+
+def _check(path: Path) -> None:
+    """Load the suite that was written: values that no suite takes are told at once."""
+    from evalcore.cli.options import settings
+    from evalcore.formats.options import LoadOptions
+    from evalcore.formats.registry import load_suite
+
+    options = LoadOptions(secrets_required=False).configured(settings(), os.environ)
+    load_suite(path, options, name=str(path))
+
+
+def _stem(path: Path) -> str:
+    """Return a name for the suite: the file's without its endings."""
+    name = path.name
+    for suffix in (_SUFFIX, ".eval.yml", path.suffix):
+        if name.endswith(suffix) and name != suffix:
+            return name.removesuffix(suffix)
+    return name
+
+
+def _module_name(path: Path) -> str:
+    words = re.sub(r"\W+", "_", _stem(path), flags=re.ASCII).strip("_").lower()
+    name = f"{words or 'suite'}_checks"
+    return f"suite_{name}" if name[0].isdigit() or name in sys.stdlib_module_names else name
+
+
+def _write_import_suite(files: Mapping[Path, str], *, force: bool) -> None:
+    """Write all files, or none if one of them is there."""
+    existing = [path for path in files if path.exists() or path.is_symlink()]
+    if existing and not force:
+        listed = ", ".join(map(str, existing))
+        raise UsageError(
+            f"nothing was written: {listed} would be overwritten; name another file with --out, "
+            "or overwrite with --force"
+        )
+    for path, text in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8", newline="")
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written to: {error.strerror}") from error
+
+
+@click.command()
+@click.argument("format_", metavar="FORMAT")
+def schema(format_: str) -> None:
+    """Print the JSON Schema of a format."""
+    if format_ not in SCHEMAS:
+        raise UsageError(f"no schema for '{format_}'; formats: {', '.join(SCHEMAS)}")
+    click.echo(orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2))

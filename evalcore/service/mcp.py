@@ -5,7 +5,6 @@ They call the functions that the routes call, with the same tokens, scopes and r
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -138,7 +137,7 @@ class Tool(NamedTuple):
             arguments = {name: value for name, value in arguments.items() if value is not None}
         require_storable(arguments)
         try:
-            return self.arguments.model_validate_json(json.dumps(arguments))
+            return self.arguments.model_validate(arguments)
         except ValidationError as error:
             found = [
                 {**each, "loc": (self.part, *each["loc"])}

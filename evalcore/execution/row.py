@@ -181,29 +181,34 @@ def _unpriced(evidence: Evidence | None, results: Sequence[AssertionResult]) -> 
 
 def _item_fields(finished: FinishedItem) -> dict[str, Any]:
     """Return the fields of the item itself; a key that is left out is NULL and need not be read."""
-    item, case = finished.item, finished.item.case
+    # Unpacked at once: a field at a time takes three times as long.
+    number, case, variant, target, iteration, exec_key, grade_key = finished.item
     row: dict[str, Any] = {
-        "item": item.number,
+        "item": number,
         "case_id": case.id,
-        "case_group": case.group,
-        "variant": item.variant.id,
-        "target": None if item.target is None else item.target.name,
-        "iteration": item.iteration,
-        "exec_key": item.exec_key,
-        "grade_key": item.grade_key,
+        "variant": variant.id,
+        "iteration": iteration,
+        "exec_key": exec_key,
+        "grade_key": grade_key,
         "status": finished.status,
-        "outcome": finished.outcome,
-        "score": finished.score,
-        "reason": finished.reason,
-        "error": finished.error,
         "attempts": finished.attempts,
-        "threshold": case.threshold,
         "started_at": finished.started_us,
         "ended_at": finished.ended_us,
         "tags": case.tags,
-        "metadata": case.metadata or None,
     }
-    return {name: value for name, value in row.items() if value is not None}
+    for name, value in (
+        ("case_group", case.group),
+        ("target", None if target is None else target.name),
+        ("outcome", finished.outcome),
+        ("score", finished.score),
+        ("reason", finished.reason),
+        ("error", finished.error),
+        ("threshold", case.threshold),
+        ("metadata", case.metadata or None),
+    ):
+        if value is not None:
+            row[name] = value
+    return row
 
 
 def _with_text(result: AssertionResult, evidence: Evidence) -> AssertionResult:

@@ -9,7 +9,7 @@ from threading import Barrier
 import pytest
 
 from evalcore.capture import flush_captures
-from evalcore.capture.capturing import capture
+from evalcore.capture.decorator import capture
 from evalcore.datasets.catalogue import DatasetCatalogue
 from evalcore.datasets.pending import Acceptance, PendingReader, promote
 from evalcore.datasets.reference import DatasetReference

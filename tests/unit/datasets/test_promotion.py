@@ -110,7 +110,7 @@ def test_unknown_and_ambiguous_ids_write_nothing(store: LocalStore) -> None:
 
 def test_an_error_has_no_output_to_expect(store: LocalStore) -> None:
     from evalcore.capture import flush_captures
-    from evalcore.capture.capturing import capture
+    from evalcore.capture.decorator import capture
 
     with pytest.raises(KeyError), capture("support", input="fails", store=store):
         raise KeyError("x")

@@ -112,7 +112,7 @@ def test_an_unedited_input_stays_as_it_was_captured(
     client: TestClient, store: ObjectStore, captured: Any
 ) -> None:
     from evalcore.capture import flush_captures
-    from evalcore.capture.capturing import capture
+    from evalcore.capture.decorator import capture
     from evalcore.datasets.pending import case_input
 
     capture("support", input=captured, output="x", store=store)

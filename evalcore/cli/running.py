@@ -589,7 +589,7 @@ def show(view: RunView, options: RunOptions, *, append: bool = False) -> None:
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.argument("suite_file", metavar="[SUITE]", required=False)
 @click.option(
     "--mode",

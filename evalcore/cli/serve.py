@@ -310,7 +310,7 @@ def run(
 
 
 @evals.command("results")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @json_option
 @click.pass_obj
 def results(server: str, run_id: str, as_json: bool) -> None:

@@ -289,7 +289,7 @@ def test_two_runs_are_compared(two_runs: TwoRuns) -> None:
 def test_the_better_run_has_no_regression(two_runs: TwoRuns) -> None:
     ended = evalcore("compare", two_runs.bad, two_runs.good, store=two_runs.store)
     assert ended.code == 0
-    assert "two: passes now" in ended.out
+    assert "▲ two: failed → passed" in ended.out
 
 
 def test_runs_without_a_common_variant_cannot_be_compared(

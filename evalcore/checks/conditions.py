@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import fsum
-from typing import Annotated, Any, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import (
     BaseModel,
@@ -41,7 +41,7 @@ from evalcore.model.assertion import PASSED, Outcome, Verdict, failed
 from evalcore.model.evidence import Evidence
 from evalcore.model.scoring import reaches
 from evalcore.patterns import PatternError, compile_pattern
-from evalcore.wording import counted, describe, json_text, quote, quote_pattern, shorten
+from evalcore.wording import counted, describe, json_text, quote_pattern, shorten
 
 REASONING: Final = "reasoning___"
 
@@ -86,31 +86,30 @@ def blocked(code: BlockedCode, message: str, **details: Any) -> Verdict:
     return Verdict(Outcome.BLOCKED, 0.0, message, details={"code": str(code), **details})
 
 
-def verdict(holds: bool, message: str) -> Verdict:
-    """Return PASSED if the condition holds, else the failure with this message."""
-    return PASSED if holds else failed(message)
-
-
 class Condition(BaseModel):
-    """One kind of condition: its fields as they stand in a request, and when it holds."""
+    """One kind of condition: its fields as they stand in a request, and when it holds.
+
+    On a value of other types than `takes`, whose name is `wanted`, it is blocked. `wrong` is the
+    message where it does not hold: {0} is the value, {1} what is expected. A `negated` kind is the
+    opposite of the kind that it derives from; it is blocked for the same values.
+    """
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, allow_inf_nan=False, defer_build=True
     )
 
     shown_field: ClassVar[str] = "expected"
+    takes: ClassVar[tuple[type, ...]] = (object,)
+    wanted: ClassVar[str] = ""
+    wrong: ClassVar[str] = ""
+    negated: ClassVar[bool] = False
 
     kind: str
 
     @property
-    def asks_judge(self) -> bool:
-        """Whether a judge decides it."""
-        return False
-
-    @property
-    def asks_embeddings(self) -> bool:
-        """Whether it compares embeddings."""
-        return False
+    def asks(self) -> Literal["judge", "embeddings"] | None:
+        """What is asked of a model; None if nothing is."""
+        return None
 
     @property
     def expected_value(self) -> Any:
@@ -125,24 +124,26 @@ class Condition(BaseModel):
         """Return why the condition cannot be applied to any value, and what has no effect."""
         return ()
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict on the addressed JSON value."""
+    def holds(self, value: Any) -> bool | Verdict:
+        """Whether the condition holds, or another verdict on a value that it takes."""
         raise NotImplementedError
 
-    async def evaluate(self, value: Any, judges: Judges) -> Verdict:  # noqa: ARG002 - for kinds that ask
+    def message(self, value: Any) -> str:
+        """Return what is wrong with a value."""
+        return self.wrong.format(_brief(value), _brief(getattr(self, self.shown_field, None)))
+
+    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
         """Return the verdict on the addressed JSON value; conditions that ask wait here."""
-        return self.check(value)
+        is_taken = isinstance(value, self.takes)
+        if not is_taken or (int in self.takes and isinstance(value, bool)):
+            return type_error(self.wanted, value)
+        holds = await self.ask(value, judges) if self.asks else self.holds(value)
+        if isinstance(holds, Verdict):
+            return holds
+        return PASSED if holds is not self.negated else failed(self.message(value))
 
-
-class TextCondition(Condition):
-    """A condition on a text; on anything else it is blocked."""
-
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict of `check_text`."""
-        return self.check_text(value) if isinstance(value, str) else type_error("text", value)
-
-    def check_text(self, text: str) -> Verdict:
-        """Return the verdict on a text."""
+    async def ask(self, value: Any, judges: Judges) -> bool | Verdict:
+        """Return what `holds` does, of a condition that asks."""
         raise NotImplementedError
 
 
@@ -151,13 +152,20 @@ def type_error(expected: str, value: Any) -> Verdict:
     return blocked(BlockedCode.TYPE_ERROR, f"expected {expected}, got {describe(value)}")
 
 
-def is_number(value: Any) -> bool:
-    """Whether a JSON value is a number; true and false are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _brief(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    return shorten(json_text(value), 120)
 
 
-Operator = Literal["gt", "gte", "lt", "lte", "eq", "neq"]
-_SIGNS = {"gt": ">", "gte": "≥", "lt": "<", "lte": "≤", "eq": "=", "neq": "≠"}
+_OPERATORS: Final[Mapping[str, tuple[str, Callable[[float, float], bool]]]] = {
+    "gt": (">", operator.gt),
+    "gte": ("≥", operator.ge),
+    "lt": ("<", operator.lt),
+    "lte": ("≤", operator.le),
+    "eq": ("=", operator.eq),
+    "neq": ("≠", operator.ne),
+}
 
 
 def _keep_integer(written: Any, validate: ValidatorFunctionWrapHandler) -> Any:
@@ -179,146 +187,133 @@ class Exists(Condition):
 
     kind: Literal["exists"]
 
-    def check(self, value: Any) -> Verdict:  # noqa: ARG002 - that there is one is all
-        """Return passed: there is a value."""
-        return PASSED
+    def holds(self, value: Any) -> bool:  # noqa: ARG002 - that there is one is all
+        """True: there is a value."""
+        return True
 
 
 class NotExists(Condition):
     """There is no value at the path: a missing key, an index out of range, a path through null."""
 
+    wrong: ClassVar[str] = "there is a value: {0}"
+
     kind: Literal["not_exists"]
 
-    def check(self, value: Any) -> Verdict:
-        """Return failed: there is a value."""
-        return failed(f"there is a value: {_brief(value)}")
+    def holds(self, value: Any) -> bool:  # noqa: ARG002 - that there is one is all
+        """False: there is a value."""
+        return False
 
 
-class _Comparison(Condition):
-    negated: ClassVar[bool] = False
+class Equals(Condition):
+    """The value is `expected`: deep, typed, in any order of keys."""
 
+    wrong: ClassVar[str] = "{0} is not {1}"
+
+    kind: Literal["equals"]
     expected: Any
 
-    def holds(self, value: Any) -> bool | Verdict:
-        """Whether the value has what is expected, or the verdict that it cannot be compared."""
-        raise NotImplementedError
-
-    def message(self, value: str, expected: str) -> str:
-        """Return what is wrong with a value, as texts for people."""
-        raise NotImplementedError
-
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict, of a negated kind the opposite; blocked for the same values."""
-        holds = self.holds(value)
-        if isinstance(holds, Verdict):
-            return holds
-        return verdict(
-            holds is not self.negated, self.message(_brief(value), _brief(self.expected))
-        )
-
-
-class _Equality(_Comparison):
     def holds(self, value: Any) -> bool:
         """Compare; `reasoning___` keys of both sides do not count."""
         return same_json(without_reasoning(value), without_reasoning(self.expected))
 
-    def message(self, value: str, expected: str) -> str:
-        """Return that they are, or are not, the same."""
-        return f"the value is {expected}" if self.negated else f"{value} is not {expected}"
 
-
-class Equals(_Equality):
-    """The value is `expected`: deep, typed, in any order of keys."""
-
-    kind: Literal["equals"]
-
-
-class NotEquals(_Equality):
+class NotEquals(Equals):
     """The value is not `expected`."""
 
     negated: ClassVar[bool] = True
+    wrong: ClassVar[str] = "the value is {1}"
 
-    kind: Literal["not_equals"]
-
-
-class _Containment(_Comparison):
-    def holds(self, value: Any) -> bool | Verdict:
-        """Search; blocked for values that are neither, and a text in search of none."""
-        if isinstance(value, list):
-            return any(same_json(element, self.expected) for element in value)
-        if not isinstance(value, str):
-            return type_error("text or a list", value)
-        expected = self.expected
-        return expected in value if isinstance(expected, str) else type_error("text", expected)
-
-    def message(self, value: str, expected: str) -> str:
-        """Return that it does, or does not, contain it."""
-        return f"{value} {'contains' if self.negated else 'does not contain'} {expected}"
+    kind: Literal["not_equals"]  # type: ignore[assignment]  # its opposite is another kind
 
 
-class Contains(_Containment):
+class Contains(Condition):
     """A text contains the text `expected`, or a list has `expected` as an element."""
 
+    takes: ClassVar[tuple[type, ...]] = (str, list)
+    wanted: ClassVar[str] = "text or a list"
+    wrong: ClassVar[str] = "{0} does not contain {1}"
+
     kind: Literal["contains"]
+    expected: Any
+
+    def holds(self, value: Any) -> bool | Verdict:
+        """Search; blocked for a text in search of none."""
+        expected = self.expected
+        if isinstance(value, list):
+            return any(same_json(element, expected) for element in value)
+        return expected in value if isinstance(expected, str) else type_error("text", expected)
 
 
-class NotContains(_Containment):
+class NotContains(Contains):
     """A text does not contain the text `expected`, or a list lacks it."""
 
     negated: ClassVar[bool] = True
+    wrong: ClassVar[str] = "{0} contains {1}"
 
-    kind: Literal["not_contains"]
+    kind: Literal["not_contains"]  # type: ignore[assignment]  # its opposite is another kind
 
 
 class ObjectContains(Condition):
     """The value is an object that has all of `expected`, recursively."""
 
+    takes: ClassVar[tuple[type, ...]] = (dict,)
+    wanted: ClassVar[str] = "an object"
+    wrong: ClassVar[str] = "{0} does not contain {1}"
+
     kind: Literal["object_contains"]
     expected: dict[str, Any]
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict; `reasoning___` keys do not count."""
-        if not isinstance(value, dict):
-            return type_error("an object", value)
-        return verdict(
-            contains_object(without_reasoning(value), without_reasoning(self.expected)),
-            f"{_brief(value)} does not contain {_brief(self.expected)}",
-        )
+    def holds(self, value: Any) -> bool:
+        """Search; `reasoning___` keys do not count."""
+        return contains_object(without_reasoning(value), without_reasoning(self.expected))
 
 
 class ArrayContains(Condition):
     """One element of a list contains the object `expected`, or equals another value."""
 
+    takes: ClassVar[tuple[type, ...]] = (list,)
+    wanted: ClassVar[str] = "a list"
+    wrong: ClassVar[str] = "no element of {0} contains {1}"
+
     kind: Literal["array_contains"]
     expected: Any
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict; `reasoning___` keys do not count."""
-        if not isinstance(value, list):
-            return type_error("a list", value)
+    def holds(self, value: Any) -> bool:
+        """Search; `reasoning___` keys do not count."""
         expected = without_reasoning(self.expected)
-        return verdict(
-            any(contains_object(without_reasoning(element), expected) for element in value),
-            f"no element of {_brief(value)} contains {_brief(self.expected)}",
-        )
+        return any(contains_object(without_reasoning(element), expected) for element in value)
 
 
 class NumberCompare(Condition):
     """A number compares with `expected` as `op` says."""
 
+    takes: ClassVar[tuple[type, ...]] = (int, float)
+    wanted: ClassVar[str] = "a number"
+    noun: ClassVar[str] = ""
+
     kind: Literal["number_compare"]
-    op: Operator
+    op: Literal["gt", "gte", "lt", "lte", "eq", "neq"]
     expected: Number
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict; numeric texts and booleans are no numbers."""
-        if not is_number(value):
-            return type_error("a number", value)
-        return compared(value, self.op, self.expected)
+    def holds(self, value: Any) -> bool:
+        """Compare; numeric texts and booleans are no numbers."""
+        return _OPERATORS[self.op][1](self.measured(value), self.expected)
+
+    def measured(self, value: Any) -> float:
+        """Return the number that is compared."""
+        return value  # type: ignore[no-any-return]  # `takes` says that it is one
+
+    def message(self, value: Any) -> str:
+        """Return the comparison that does not hold."""
+        sign, _ = _OPERATORS[self.op]
+        return f"{self.noun}{self.measured(value)} is not {sign} {_brief(self.expected)}"
 
 
 class Between(Condition):
     """A number lies between `lower` and `upper`, both included unless `inclusive` is false."""
+
+    takes: ClassVar[tuple[type, ...]] = (int, float)
+    wanted: ClassVar[str] = "a number"
 
     kind: Literal["between"]
     lower: Number
@@ -328,36 +323,36 @@ class Between(Condition):
     def mistakes(self) -> Iterator[str]:
         """Yield that no number lies between the bounds."""
         if self.lower > self.upper:
-            yield f"lower ({_number_text(self.lower)}) is above upper ({_number_text(self.upper)})"
+            yield f"lower ({_brief(self.lower)}) is above upper ({_brief(self.upper)})"
 
     @property
     def expected_value(self) -> Any:
         """Both bounds, and whether they count."""
         return {"lower": self.lower, "upper": self.upper, "inclusive": self.inclusive}
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict; numeric texts and booleans are no numbers."""
-        if not is_number(value):
-            return type_error("a number", value)
-        inside = (
-            self.lower <= value <= self.upper if self.inclusive else self.lower < value < self.upper
-        )
-        bounds = f"{_number_text(self.lower)} and {_number_text(self.upper)}"
-        return verdict(inside, f"{value} is not between {bounds}")
+    def holds(self, value: Any) -> bool:
+        """Compare; numeric texts and booleans are no numbers."""
+        if self.inclusive:
+            return bool(self.lower <= value <= self.upper)
+        return bool(self.lower < value < self.upper)
+
+    def message(self, value: Any) -> str:
+        """Return the bounds."""
+        return f"{value} is not between {_brief(self.lower)} and {_brief(self.upper)}"
 
 
-class LengthCompare(Condition):
+class LengthCompare(NumberCompare):
     """The length of a text, a list or an object compares with `expected` as `op` says."""
 
-    kind: Literal["length_compare"]
-    op: Operator
-    expected: Number
+    takes: ClassVar[tuple[type, ...]] = (str, list, dict)
+    wanted: ClassVar[str] = "text, a list or an object"
+    noun: ClassVar[str] = "length "
 
-    def check(self, value: Any) -> Verdict:
-        """Return the verdict; the length of a text is its number of code points."""
-        if not isinstance(value, str | list | dict):
-            return type_error("text, a list or an object", value)
-        return compared(len(value), self.op, self.expected, "length ")
+    kind: Literal["length_compare"]  # type: ignore[assignment]  # another kind of comparison
+
+    def measured(self, value: Any) -> float:
+        """Return the length, of a text its number of code points."""
+        return len(value)
 
 
 class JsonSchemaValid(Condition):
@@ -373,7 +368,7 @@ class JsonSchemaValid(Condition):
         for each in schema_faults(self.schema_):
             yield each._replace(path=("schema", *each.path))
 
-    def check(self, value: Any) -> Verdict:
+    def holds(self, value: Any) -> Verdict:
         """Return the verdict; blocked if the schema is not valid or cannot be applied."""
         try:
             mistake = first_mistake(value, self.schema_, SCHEMA_PATTERN_S)
@@ -382,58 +377,42 @@ class JsonSchemaValid(Condition):
         return PASSED if mistake is None else failed(mistake)
 
 
-def compared(value: float, op: Operator, expected: float, noun: str = "") -> Verdict:
-    """Return the verdict of a comparison of two numbers."""
-    holds = {
-        "gt": value > expected,
-        "gte": value >= expected,
-        "lt": value < expected,
-        "lte": value <= expected,
-        "eq": value == expected,
-        "neq": value != expected,
-    }[op]
-    return verdict(holds, f"{noun}{value} is not {_SIGNS[op]} {_number_text(expected)}")
-
-
-def _number_text(number: float) -> str:
-    return str(number) if isinstance(number, int) else f"{number:g}"
-
-
-def _brief(value: Any) -> str:
-    return shorten(json_text(value), 120)
-
-
-class StartsWith(TextCondition):
+class StartsWith(Condition):
     """The text begins with `expected`; case counts."""
+
+    takes: ClassVar[tuple[type, ...]] = (str,)
+    wanted: ClassVar[str] = "text"
+    wrong: ClassVar[str] = "{0} does not start with {1}"
 
     kind: Literal["starts_with"]
     expected: str
 
-    def check_text(self, text: str) -> Verdict:
-        """Return the verdict."""
-        return verdict(
-            text.startswith(self.expected),
-            f"{quote(text)} does not start with {quote(self.expected)}",
-        )
+    def holds(self, value: Any) -> bool:
+        """Compare the beginnings."""
+        return bool(value.startswith(self.expected))
 
 
-class EndsWith(TextCondition):
+class EndsWith(Condition):
     """The text ends with `expected`; case counts."""
+
+    takes: ClassVar[tuple[type, ...]] = (str,)
+    wanted: ClassVar[str] = "text"
+    wrong: ClassVar[str] = "{0} does not end with {1}"
 
     kind: Literal["ends_with"]
     expected: str
 
-    def check_text(self, text: str) -> Verdict:
-        """Return the verdict."""
-        return verdict(
-            text.endswith(self.expected), f"{quote(text)} does not end with {quote(self.expected)}"
-        )
+    def holds(self, value: Any) -> bool:
+        """Compare the ends."""
+        return bool(value.endswith(self.expected))
 
 
-class MatchesRegex(TextCondition):
+class MatchesRegex(Condition):
     """The whole text matches a regular expression of Python's dialect."""
 
     shown_field: ClassVar[str] = "pattern"
+    takes: ClassVar[tuple[type, ...]] = (str,)
+    wanted: ClassVar[str] = "text"
 
     kind: Literal["matches_regex"]
     pattern: str
@@ -445,16 +424,19 @@ class MatchesRegex(TextCondition):
         except PatternError as error:
             yield Fault(("pattern",), str(error))
 
-    def check_text(self, text: str) -> Verdict:
-        """Return the verdict; blocked if the pattern is not valid or takes too long."""
+    def holds(self, value: Any) -> bool | Verdict:
+        """Match; blocked if the pattern is not valid or takes too long."""
         try:
-            matches = compile_pattern(self.pattern).fullmatch(text, SCHEMA_PATTERN_S)
-        except (PatternError, TimeoutError) as error:
+            return compile_pattern(self.pattern).fullmatch(value, SCHEMA_PATTERN_S) is not None
+        except PatternError as error:
             return blocked(BlockedCode.INVALID_REGEX, str(error))
-        return verdict(bool(matches), f"{quote(text)} does not match {quote_pattern(self.pattern)}")
+
+    def message(self, value: Any) -> str:
+        """Return the pattern as its author wrote it."""
+        return f"{_brief(value)} does not match {quote_pattern(self.pattern)}"
 
 
-class SimilarityGte(TextCondition):
+class SimilarityGte(Condition):
     """The similarity of the text and `reference` is at least `threshold`.
 
     `levenshtein` is 1 − distance / length of the longer text, `embeddings` the cosine of both
@@ -462,6 +444,8 @@ class SimilarityGte(TextCondition):
     """
 
     shown_field: ClassVar[str] = "reference"
+    takes: ClassVar[tuple[type, ...]] = (str,)
+    wanted: ClassVar[str] = "text"
 
     kind: Literal["similarity_gte"]
     reference: str
@@ -469,32 +453,27 @@ class SimilarityGte(TextCondition):
     method: Literal["levenshtein", "embeddings"] = "levenshtein"
 
     @property
-    def asks_embeddings(self) -> bool:
-        """Whether that is its method."""
-        return self.method == "embeddings"
+    def asks(self) -> Literal["embeddings"] | None:
+        """Embeddings, if that is its method."""
+        return "embeddings" if self.method == "embeddings" else None
 
-    def check_text(self, text: str) -> Verdict:
+    def holds(self, value: Any) -> Verdict:
         """Return the verdict by edit distance; two empty texts are the same."""
         from rapidfuzz.distance import Levenshtein
 
-        return self._verdict(Levenshtein.normalized_similarity(text, self.reference))
+        return self._verdict(Levenshtein.normalized_similarity(value, self.reference))
 
-    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
-        """Return the verdict; blocked if there is no embedding."""
-        if self.method == "levenshtein" or not isinstance(value, str):
-            return self.check(value)
+    async def ask(self, value: Any, judges: Judges) -> Verdict:
+        """Return the verdict by embeddings; blocked if there are none."""
         try:
             embedded = await judges.embed(JudgeSpec(), [self.reference, value])
-            reference, text = embedded.vectors
-            return self._verdict(cosine(reference, text))
+            return self._verdict(cosine(*embedded.vectors))
         except (TargetError, ValueError) as error:
             return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
 
     def _verdict(self, similarity: float) -> Verdict:
-        return verdict(
-            reaches(similarity, self.threshold),
-            f"similarity {similarity:.4g} < {self.threshold:g}",
-        )
+        wrong = f"similarity {similarity:.4g} < {self.threshold:g}"
+        return PASSED if reaches(similarity, self.threshold) else failed(wrong)
 
 
 STRICT_MODEL: Final = ConfigDict(frozen=True, extra="forbid", strict=True, defer_build=True)
@@ -520,14 +499,6 @@ class Splits(BaseModel):
 
     splits: list[Split]
 
-    @property
-    def pages(self) -> dict[str, set[int]]:
-        """The pages of each name; parts of the same name are one."""
-        pages: dict[str, set[int]] = {}
-        for split in self.splits:
-            pages.setdefault(split.name, set()).update(split.pages)
-        return pages
-
 
 class _ActualSplit(Split):
     model_config = STRICT_MODEL | ConfigDict(extra="ignore")
@@ -546,30 +517,34 @@ class SplitIouGte(Condition):
     expected: Splits
     threshold: Annotated[float, Field(ge=0, le=1)] = 1.0
 
-    def check(self, value: Any) -> Verdict:
+    def holds(self, value: Any) -> Verdict:
         """Return the verdict; the value is `{splits: […]}` or the list itself."""
         listed = value.get("splits") if isinstance(value, dict) else value
         try:
-            actual = Splits(splits=list(_ACTUAL.validate_python(listed)))
+            score = _mean_iou(_pages(_ACTUAL.validate_python(listed)), _pages(self.expected.splits))
         except ValidationError:
             return type_error("splits, a list of {name, pages}", value)
-        score = mean_iou(actual.pages, self.expected.pages)
-        return verdict(reaches(score, self.threshold), f"mean IoU {score:.4g} < {self.threshold:g}")
+        wrong = f"mean IoU {score:.4g} < {self.threshold:g}"
+        return PASSED if reaches(score, self.threshold) else failed(wrong)
 
 
-def mean_iou(actual: Mapping[str, set[int]], expected: Mapping[str, set[int]]) -> float:
+def _pages(splits: Iterable[Split]) -> dict[str, set[int]]:
+    """Return the pages of each name; parts of the same name are one."""
+    pages: dict[str, set[int]] = {}
+    for split in splits:
+        pages.setdefault(split.name, set()).update(split.pages)
+    return pages
+
+
+def _mean_iou(actual: Mapping[str, set[int]], expected: Mapping[str, set[int]]) -> float:
     """Return the mean intersection over union over all names; 1.0 if there are none."""
-    names = [*expected, *(name for name in actual if name not in expected)]
-    if not names:
-        return 1.0
-    return fsum(_iou(actual.get(name), expected.get(name)) for name in names) / len(names)
-
-
-def _iou(actual: set[int] | None, expected: set[int] | None) -> float:
-    if actual is None or expected is None:
-        return 0.0
-    union = actual | expected
-    return len(actual & expected) / len(union) if union else 1.0
+    shares = []
+    for name in {**expected, **actual}:
+        union = actual.get(name, set()) | expected.get(name, set())
+        both = name in actual and name in expected
+        common = len(actual[name] & expected[name]) if both else 0
+        shares.append(common / len(union) if union else float(both))
+    return fsum(shares) / len(shares) if shares else 1.0
 
 
 Label = Annotated[str, Field(min_length=1)]
@@ -581,18 +556,20 @@ _PROMPT: Final = (
 )
 
 
-class _Judged(Condition):
-    shown_field: ClassVar[str] = "expected_label"
-    negated: ClassVar[bool] = False
+class LlmJudgedAs(Condition):
+    """A judge gives the value the label `expected_label`, by the rubric."""
 
+    shown_field: ClassVar[str] = "expected_label"
+
+    kind: Literal["llm_judged_as"]
     rubric: Label
     labels: Annotated[list[Label], Field(min_length=1, default_factory=lambda: [*DEFAULT_LABELS])]
     expected_label: Label = "yes"
 
     @property
-    def asks_judge(self) -> bool:
-        """True."""
-        return True
+    def asks(self) -> Literal["judge"]:
+        """A judge."""
+        return "judge"
 
     def mistakes(self) -> Iterator[str]:
         """Yield why no judge could meet the condition."""
@@ -602,7 +579,7 @@ class _Judged(Condition):
                 + ", ".join(self.labels)
             )
 
-    async def evaluate(self, value: Any, judges: Judges) -> Verdict:
+    async def ask(self, value: Any, judges: Judges) -> Verdict:
         """Return the verdict on the label that the judge chooses, without case.
 
         Blocked without a valid answer.
@@ -617,7 +594,7 @@ class _Judged(Condition):
         except TargetError as error:
             return blocked(BlockedCode.JUDGE_UNAVAILABLE, str(error))
         is_expected = vote.reading == _folded(self.expected_label)
-        return verdict(is_expected is not self.negated, f"judged as '{vote.reading}'")
+        return PASSED if is_expected is not self.negated else failed(f"judged as '{vote.reading}'")
 
     def _question(self, value: Any) -> JudgeQuestion:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
@@ -641,18 +618,12 @@ class _Judged(Condition):
         return label
 
 
-class LlmJudgedAs(_Judged):
-    """A judge gives the value the label `expected_label`, by the rubric."""
-
-    kind: Literal["llm_judged_as"]
-
-
-class LlmNotJudgedAs(_Judged):
+class LlmNotJudgedAs(LlmJudgedAs):
     """A judge gives the value another label than `expected_label`."""
 
     negated: ClassVar[bool] = True
 
-    kind: Literal["llm_not_judged_as"]
+    kind: Literal["llm_not_judged_as"]  # type: ignore[assignment]  # its opposite is another kind
 
 
 def _folded(label: str) -> str:
@@ -667,14 +638,10 @@ class _NestedCondition(Condition):
     condition: AnyCondition
 
     @property
-    def asks_judge(self) -> bool:
-        """Whether the nested condition does."""
-        return bool(self.condition.asks_judge)
-
-    @property
-    def asks_embeddings(self) -> bool:
-        """Whether the nested condition does."""
-        return bool(self.condition.asks_embeddings)
+    def asks(self) -> Literal["judge", "embeddings"] | None:
+        """What the nested condition asks."""
+        asked: Literal["judge", "embeddings"] | None = self.condition.asks
+        return asked
 
     def mistakes(self) -> Iterable[str]:
         """Return those of the nested condition."""
@@ -823,8 +790,7 @@ class FileHandle(BaseModel):
 Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
 
 
-@dataclass(frozen=True, slots=True)
-class AssertionReading:
+class AssertionReading(NamedTuple):
     """What an assertion came to: its verdict, and the value that it addressed, None without one."""
 
     verdict: Verdict
@@ -853,10 +819,11 @@ async def evaluate_assertion(
         message = f"the block failed: {block_error}"
         return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
     resolved = addressed_value(target, outputs)
-    if isinstance(resolved, Verdict):
-        return AssertionReading(_absent(condition, resolved))
-    verdict = await condition.evaluate(resolved.value, judges)
-    return AssertionReading(verdict, resolved.value)
+    if isinstance(resolved, Resolved):
+        verdict = await condition.evaluate(resolved.value, judges)
+        return AssertionReading(verdict, resolved.value)
+    of_absence = {"exists": failed(resolved.message), "not_exists": PASSED}
+    return AssertionReading(of_absence.get(condition.kind, resolved))
 
 
 def addressed_value(
@@ -871,17 +838,6 @@ def addressed_value(
     path = () if target.path is None else parse_path(target.path)
     resolved = resolve(payload_of(handle), path)
     return _unresolved(target, resolved) if isinstance(resolved, Unresolved) else resolved
-
-
-def _absent(condition: Condition, otherwise: Verdict) -> Verdict:
-    """Return the verdict of a condition where there is no value."""
-    match condition.kind:
-        case "exists":
-            return failed(otherwise.message)
-        case "not_exists":
-            return PASSED
-        case _:
-            return otherwise
 
 
 def _unresolved(target: AssertionTarget, unresolved: Unresolved) -> Verdict:

@@ -19,34 +19,37 @@ from evalcore.checks.base import (
     passing_score,
 )
 from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
-from evalcore.checks.program import (
-    unified_diff,
-)
+from evalcore.checks.program import unified_diff
 from evalcore.checks.tools import tool_calls_of
 from evalcore.errors import TargetError
-from evalcore.judging.asking import Judges, JudgeSpec
-from evalcore.judging.panel import Panel, Vote
-from evalcore.judging.prompts import (
-    conversation_text,
-    expected_text,
-    json_text,
-    variables_of,
-)
-from evalcore.judging.rubrics import (
+from evalcore.judging.asking import Judges, JudgeSpec, cosine
+from evalcore.judging.panel import (
     DEFAULT_PROMPT,
     Criterion,
     Judgement,
+    Panel,
     Rubric,
+    Vote,
     grade_by_rubric,
     grade_freely,
     passes,
     prompt_digest,
 )
+from evalcore.judging.prompts import conversation_text, expected_text, json_text, variables_of
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.scoring import reaches
-from evalcore.shapes import Declared, OrAbsent, Share, Text, Weight, text_or_mapping
+from evalcore.shapes import (
+    Declared,
+    OrAbsent,
+    Scalar,
+    Share,
+    Text,
+    TextOrTexts,
+    Weight,
+    text_or_mapping,
+)
 from evalcore.trust.files import with_file_texts
-from evalcore.wording import Loc, one_line
+from evalcore.wording import Loc, one_line, value_text
 
 
 class Judge(Declared):
@@ -460,3 +463,96 @@ def _reason(rubric: Rubric, criterion_id: str) -> str:
         check = vote.reading.checks.get(criterion_id)
         reasons.append("not answered by the judge" if check is None else check.reasoning)
     return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+
+
+class Similar(Check):
+    """The cosine of the embeddings of output and `value`, at least 0, reaches `threshold`.
+
+    Of several values the nearest counts; without `value` the case's expected output is taken.
+    """
+
+    nested: ClassVar[bool] = True
+
+    value: str | list[str] | None = None
+    threshold: float = DEFAULT_THRESHOLD
+    judges: list[Judge] = field(default_factory=list)
+
+    @property
+    def panel(self) -> Panel:
+        """Who is asked: the first of the judges."""
+        return Panel(tuple(judge.spec for judge in self.judges) or (JudgeSpec(),))
+
+    async def check(self, subject: Subject) -> Verdict:
+        """Ask for the embeddings; the score is graded."""
+        value = self.value
+        reference = expected_text(subject.case.expected_output) if value is None else value
+        texts = reference if isinstance(reference, list) else [reference]
+        if not all(texts):
+            return broken("there is nothing to compare with: no 'value' and no 'expected_output'")
+        judges = MeteredJudges(subject.context.judges)
+        try:
+            embedded = await judges.embed(self.panel.judges[0], [*texts, subject.output])
+            *references, output = embedded.vectors
+            score = min(1.0, max(0.0, *(cosine(vector, output) for vector in references)))
+        except (TargetError, ValueError) as error:
+            return broken(str(error))
+        reached = reaches(score, self.threshold)
+        verdict = Verdict(
+            Outcome.PASSED if reached else Outcome.FAILED,
+            score,
+            f"cosine similarity {score:.4g} {'≥' if reached else '<'} {self.threshold:g}",
+            expected="; ".join(texts),
+            details={"model": embedded.model},
+        )
+        return judges.on(verdict)
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `similar` means in test files."""
+        return "similar", {
+            "value": written.get("value"),
+            "threshold": float(written.get("threshold", DEFAULT_THRESHOLD)),
+            "judges": [reader.embedding(written)],
+        }
+
+    @classmethod
+    def read_config(cls, written: Mapping[str, Any], reader: Reader) -> tuple[str, dict[str, Any]]:
+        """Return the check that `similar` means in workflow files and suites."""
+        config = reader.validate(SimilarConfig, written.get("config") or {}, "config")
+        threshold = written.get("threshold")
+        if threshold is None:
+            threshold = config.get("threshold", DEFAULT_THRESHOLD)
+        options = {key: value for key, value in config.items() if key != "threshold"}
+        judge = reader.inline_judge(options) if "provider" in options else reader.embedding(options)
+        value = value_text(written["value"])
+        return "similar", {"value": value, "threshold": float(threshold), "judges": [judge]}
+
+
+@with_config(STRICT)
+class SimilarKeys(TypedDict, total=False):
+    """The keys of `similar` in test files."""
+
+    value: TextOrTexts
+    threshold: Share
+    judge: Text
+    target: Text
+    model: Text
+
+
+class SimilarValue(TypedDict, total=False):
+    """The keys of `similar` in workflow files."""
+
+    value: Required[Scalar]
+
+
+@with_config(STRICT)
+class SimilarConfig(TypedDict, total=False):
+    """The keys in the `config` of `similar` in workflow files and suites."""
+
+    judge: Text
+    target: Text
+    model: Text
+    provider: Text
+    base_url: Text
+    api_key: Text
+    threshold: Share

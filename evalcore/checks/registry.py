@@ -130,31 +130,31 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "json", "ContainsJson", Word(_W, "contains-json", keys={"value": "schema"})
     ),
     "equals-json": CheckRow("json", "EqualsJson"),
-    "levenshtein": CheckRow("similarity", "Levenshtein", Word(_W, "levenshtein"), is_heavy=True),
-    "bleu": CheckRow("similarity", "Bleu", Word(_W, "bleu"), is_heavy=True),
-    "rouge-n": CheckRow("similarity", "RougeN", Word(_W, "rouge-n"), is_heavy=True),
+    "levenshtein": CheckRow("text", "Levenshtein", Word(_W, "levenshtein"), is_heavy=True),
+    "bleu": CheckRow("text", "Bleu", Word(_W, "bleu"), is_heavy=True),
+    "rouge-n": CheckRow("text", "RougeN", Word(_W, "rouge-n"), is_heavy=True),
     "cost": CheckRow(
-        "measures",
+        "paths",
         "Cost",
         Word(_W, "cost"),
         Word(_T, "cost", keys={"threshold": "threshold", "budget": "threshold"}),
         Word(_S, "metric.total_cost_usd.max", keys=_VALUE_AS_MAXIMUM),
     ),
     "latency": CheckRow(
-        "measures",
+        "paths",
         "Latency",
         Word(_W | _T, "latency"),
         Word(_S, "metric.latency_ms.max", keys=_VALUE_AS_MAXIMUM),
     ),
-    "tokens": CheckRow("measures", "TotalTokens", Word(_W, "tokens")),
+    "tokens": CheckRow("paths", "TotalTokens", Word(_W, "tokens")),
     "input-tokens": CheckRow(
-        "measures", "InputTokens", Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM)
+        "paths", "InputTokens", Word(_S, "metric.tokens.input.max", keys=_VALUE_AS_MAXIMUM)
     ),
     "output-tokens": CheckRow(
-        "measures", "OutputTokens", Word(_S, "metric.tokens.output.max", keys=_VALUE_AS_MAXIMUM)
+        "paths", "OutputTokens", Word(_S, "metric.tokens.output.max", keys=_VALUE_AS_MAXIMUM)
     ),
     "token-maxima": CheckRow(
-        "measures",
+        "paths",
         "TokenMaxima",
         Word(
             _T,
@@ -235,10 +235,10 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "json", "FieldAccuracy", Word(_T, "field-accuracy", reads="read"), is_heavy=True
     ),
     "execution-metrics": CheckRow(
-        "measures", "ExecutionMetrics", Word(_T, "execution-metrics", reads="read")
+        "paths", "ExecutionMetrics", Word(_T, "execution-metrics", reads="read")
     ),
     "similar": CheckRow(
-        "similarity",
+        "judged",
         "Similar",
         Word(_T, "similar", keys={}, keys_type="SimilarKeys", reads="read"),
         Word(_W, "similar", {}, {}, ANY, keys_type="SimilarValue", reads="read_config"),
@@ -250,8 +250,8 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         Word(_W | _T, "human", keys={}, keys_type="HumanKeys", reads="read"),
         Word(_S, "human", keys={}, keys_type="SuiteHumanKeys", reads="read"),
     ),
-    "script-score": CheckRow("measures", "ScriptScore"),
-    "unavailable": CheckRow("measures", "Unavailable"),
+    "script-score": CheckRow("paths", "ScriptScore"),
+    "unavailable": CheckRow("paths", "Unavailable"),
     "condition": CheckRow("conditions", "EvalCondition", is_async=True),
     "custom": CheckRow("python", "Custom", is_async=True),
     "python": CheckRow(

@@ -25,9 +25,8 @@ from pydantic import AfterValidator, Field
 
 from evalcore.errors import EvalError
 from evalcore.judging.asking import JudgeSpec, cosine
-from evalcore.judging.panel import Panel
+from evalcore.judging.panel import DEFAULT_PROMPT, Panel, grade_freely
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
-from evalcore.judging.rubrics import DEFAULT_PROMPT, grade_freely
 from evalcore.model.evidence import (
     PRIMARY_PATH,
     Artifact,

@@ -40,7 +40,7 @@ from evalcore.pipeline.acceptance import DemandKind, demands_of
 from evalcore.pipeline.plan import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.report.document import on_one_line
-from evalcore.statistics.power import PowerTest
+from evalcore.statistics.intervals import PowerTest
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import Loc, counted, path_text

@@ -220,9 +220,10 @@ def load_workflow_evals(
 
 def use_graders(conditions: Collection[Condition], graders: Graders, problems: Problems) -> None:
     """Take the targets that conditions ask: the judge, and the one that embeds."""
-    if any(condition.asks_judge for condition in conditions):
+    asked = {condition.asks for condition in conditions}
+    if "judge" in asked:
         graders.use(None, ("evals",), problems)
-    if any(condition.asks_embeddings for condition in conditions):
+    if "embeddings" in asked:
         GraderReader(graders, ("evals",), problems).embedding({})
 
 

@@ -27,7 +27,7 @@ def with_remedy(result: GateResult, sample: Sample, threshold: float) -> GateRes
     """Return the result; a failure that is within chance says what would settle it."""
     if result.passed:
         return result
-    from evalcore.statistics.power import remedy_of_threshold
+    from evalcore.statistics.intervals import remedy_of_threshold
 
     return replace(result, remedy=remedy_of_threshold(sample, threshold))
 

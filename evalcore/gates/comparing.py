@@ -119,7 +119,7 @@ class MarginGate(Gate):
             return GateVerdict(GateOutcome.PASS, f"{text}, above −{number(margin)}", details)
         if not reaches(high, -margin):
             return GateVerdict(GateOutcome.FAIL, f"{text}, below −{number(margin)}", details)
-        from evalcore.statistics.power import iterations_to_decide, remedy
+        from evalcore.statistics.intervals import iterations_to_decide, remedy
 
         more = details["more_cases"] = cases_to_decide(moments, -margin, self.alpha)
         repeats = iterations_to_decide(

@@ -287,7 +287,7 @@ class Reliable(
         return SequentialRule(CaseValue.RELIABILITY, self.threshold, k=self.k)
 
     def decide(self, summary: Summary, policy: Policy) -> GateResult:
-        from evalcore.statistics.power import remedy_of_threshold
+        from evalcore.statistics.intervals import remedy_of_threshold
 
         k = self.k
         (planned, measured, mean, *sums), *_ = self.rows(summary) or [(0, 0, 0.0)]

@@ -1,21 +1,24 @@
-"""One judge or several, one vote or several: valid answers, and what they come to."""
+"""Judges that give one score or answer criteria (docs/reference/graders.md), and several votes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from math import fsum
 from statistics import fmean, median
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
+
+import orjson
 
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
-from evalcore.judging.replies import ReplyError
-from evalcore.model.scoring import reaches
+from evalcore.judging.prompts import ALIASES, SYSTEM, escape_variables, fill, variables_of
+from evalcore.judging.replies import ReplyError, aspects_of, read_object, score_of, text_of
+from evalcore.model.scoring import ROUNDING, reaches
 from evalcore.wording import counted, one_line
 
 MAX_REPAIRS = 2
 _SHOWN_CHARACTERS = 120
-
-Reading = TypeVar("Reading")
 
 
 class Panel(NamedTuple):
@@ -51,7 +54,7 @@ async def ask_panel(
 
 
 async def ask_until_valid(
-    judges: Judges, spec: JudgeSpec, question: JudgeQuestion, read: Callable[[str], Reading]
+    judges: Judges, spec: JudgeSpec, question: JudgeQuestion, read: Callable[[str], Any]
 ) -> Vote:
     """Return the first valid answer, after at most two repairs; raise `TargetError` without one.
 
@@ -94,3 +97,370 @@ def _no_answer(answers: Sequence[JudgeAnswer], error: ReplyError) -> TargetError
     excerpt = one_line(last.text, _SHOWN_CHARACTERS)
     message = f"judge '{last.judge}' gave no valid verdict in {counted(len(answers), 'reply')}"
     return TargetError("judge", f"{message}; the last: {error}: {excerpt!r}")
+
+
+_ASPECT: Final = {
+    "type": "object",
+    "properties": {
+        "text": {"type": "string"},
+        "passed": {"type": "boolean"},
+        "evidence": {"type": "string"},
+    },
+    "required": ["text", "passed", "evidence"],
+    "additionalProperties": False,
+}
+SCHEMA: Final[Mapping[str, Any]] = {
+    "type": "object",
+    "properties": {
+        "score": {"type": "number", "minimum": 0, "maximum": 1},
+        "assertions": {"type": "array", "items": _ASPECT},
+        "reasoning": {"type": "string"},
+    },
+    "required": ["score", "assertions", "reasoning"],
+    "additionalProperties": False,
+}
+DEFAULT_PROMPT: Final = (
+    "Grade the output by how well it does what the criteria ask for. Where there is an expected "
+    "output, it is a good answer: the output need not repeat it, but has to say what matters in it."
+)
+_FORMAT: Final = (
+    'Answer with JSON only, in this form: {"score": a number from 0 (nothing is right) to 1 '
+    '(everything is), "assertions": [{"text": what you checked, "passed": true or false, '
+    '"evidence": what in the output shows it}], "reasoning": one or two sentences}'
+)
+# What a judge always sees of these, if there is any: by the prompt, or after it.
+_ALWAYS: Final = {
+    "criteria": "Criteria",
+    "metadata": "Metadata",
+    "input": "Input",
+    "expected_output": "Expected output",
+    "output": "Output",
+    "tool_calls": "Tool calls, which belong to the output",
+    "file_changes": "Changes of files, which belong to the output",
+}
+
+
+class Reading(NamedTuple):
+    """A judge's verdict as it was read."""
+
+    score: float
+    reasoning: str
+    aspects: Sequence[Mapping[str, Any]] = ()
+
+
+class Judgement(NamedTuple):
+    """What a panel came to: the score, the votes, and the digest of the prompt."""
+
+    score: float
+    votes: Sequence[Vote]
+    prompt_sha256: str
+
+    @property
+    def reasoning(self) -> str:
+        """Return what the judges gave as reasons, each once."""
+        reasons = (vote.reading.reasoning for vote in self.votes)
+        return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
+
+
+def read_reply(text: str, material: Sequence[str] = ()) -> Reading:
+    """Return the verdict that a reply is; raise `ReplyError` if it is none."""
+    value = read_object(text, material)
+    score = score_of(value, 0.0, 1.0)
+    return Reading(score, text_of(value, "reasoning"), aspects_of(value))
+
+
+def question_of(prompt: str | None, material: Mapping[str, str]) -> JudgeQuestion:
+    """Return the question: the prompt with its material, what it leaves out after it, the form.
+
+    Raise `KeyError` for a variable that has no value.
+    """
+    return complete_question(prompt or DEFAULT_PROMPT, material, _FORMAT, SCHEMA)
+
+
+def complete_question(
+    prompt: str, material: Mapping[str, str], form: str, schema: Mapping[str, Any]
+) -> JudgeQuestion:
+    """Return the question with the given form of its answer."""
+    named = set(variables_of(prompt))
+    sections = [
+        f"{label}: {{{{{name}}}}}"
+        for name, label in _ALWAYS.items()
+        if named.isdisjoint(ALIASES[name]) and (name == "output" or material.get(name))
+    ]
+    template = "\n\n".join([prompt, *sections, form])
+    filled = fill(template, material)
+    return JudgeQuestion(SYSTEM, filled.text, schema, filled.material)
+
+
+def prompt_digest(prompt: str | None, form: str = _FORMAT) -> str:
+    """Return the SHA-256 (hex) of everything in a question that is not material."""
+    parts = [SYSTEM, prompt or DEFAULT_PROMPT, form]
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()
+
+
+async def grade_freely(
+    judges: Judges,
+    panel: Panel,
+    prompt: str | None,
+    material: Mapping[str, str],
+    threshold: float,
+) -> Judgement:
+    """Return the panel's score; raise `TargetError` if one of its judges gave none."""
+    question = question_of(prompt, material)
+    votes = await ask_panel(
+        judges, panel, question, lambda text: read_reply(text, question.material)
+    )
+    scores = [vote.reading.score for vote in votes]
+    score = aggregate(scores, panel.aggregation, threshold)
+    return Judgement(score, votes, prompt_digest(prompt))
+
+
+_PROMPT: Final = (
+    "Check the output against each of these criteria, one by one. A criterion is met only if the "
+    "output itself shows it."
+)
+_LISTS: Final = ("checks", "criteria", "assertions")
+_NAMES: Final = ("id", "text")
+_VERDICTS: Final = ("satisfied", "passed", "met")
+_AROUND: Final = " \t\r\n'\"`\u2018\u2019\u201c\u201d[]()"
+_DEFAULT_REQUIRED: Final = 0.8
+_MET: Final = 0.5
+_SHOWN_NAME: Final = 60
+
+
+class Criterion(NamedTuple):
+    """One criterion. `levels` (a score and what it means) make it one that is scored.
+
+    `required` is the least share of it with which the test can pass, None if it decides nothing.
+    """
+
+    id: str
+    outcome: str
+    weight: float = 1.0
+    required: float | None = None
+    levels: tuple[tuple[float, str], ...] = ()
+
+    @property
+    def most(self) -> float:
+        """The score that earns the whole weight."""
+        return max(score for score, _ in self.levels)
+
+
+class CriterionCheck(NamedTuple):
+    """What a judge found of one criterion: the share of its weight that it earns, and why."""
+
+    earned: float
+    reasoning: str = ""
+
+
+class RubricReading(NamedTuple):
+    """A judge's checks by criterion; `missing` are those that it did not answer."""
+
+    checks: Mapping[str, CriterionCheck]
+    reasoning: str
+    missing: tuple[str, ...] = ()
+
+
+class Rubric(NamedTuple):
+    """What a panel came to: the score, each criterion's share, and the required ones not met."""
+
+    score: float
+    earned: Mapping[str, float]
+    failed_required: tuple[str, ...]
+    votes: Sequence[Vote]
+    prompt_sha256: str
+
+
+async def grade_by_rubric(
+    judges: Judges,
+    panel: Panel,
+    criteria: Sequence[Criterion],
+    material: Mapping[str, str],
+    prompt: str | None = None,
+) -> Rubric:
+    """Return the panel's score; raise `TargetError` if one of its judges gave none.
+
+    Score = Σ earned weight / Σ weight over all criteria. One that a judge leaves out is asked for
+    once more, then it counts as not met.
+    """
+    form, schema = _form(criteria), _schema(criteria)
+    written = "\n".join([prompt or _PROMPT, "", *map(_described, criteria)])
+    question = complete_question(written, material, form, schema)
+    votes = []
+    for spec in panel.judges:
+        for _ in range(panel.votes):
+            votes.append(await _complete_vote(judges, spec, question, criteria))
+    earned = {
+        criterion.id: aggregate(
+            [vote.reading.checks.get(criterion.id, _NOT_MET).earned for vote in votes],
+            panel.aggregation,
+            _threshold(criterion),
+        )
+        for criterion in criteria
+    }
+    total = fsum(criterion.weight for criterion in criteria)
+    score = (
+        fsum(earned[criterion.id] * criterion.weight for criterion in criteria) / total
+        if total
+        else 0.0
+    )
+    failed = tuple(
+        criterion.id
+        for criterion in criteria
+        if criterion.required is not None and not reaches(earned[criterion.id], criterion.required)
+    )
+    return Rubric(score, earned, failed, votes, prompt_digest(written, form))
+
+
+def passes(criterion: Criterion, earned: float) -> bool:
+    """Whether a criterion counts as met with this share of its weight."""
+    return reaches(earned, _threshold(criterion))
+
+
+def _threshold(criterion: Criterion) -> float:
+    if criterion.required is not None:
+        return criterion.required
+    return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * ROUNDING
+
+
+_NOT_MET = CriterionCheck(0.0, "not answered by the judge")
+
+
+async def _complete_vote(
+    judges: Judges, spec: JudgeSpec, question: JudgeQuestion, criteria: Sequence[Criterion]
+) -> Vote:
+    """Return a judge's answer; what it left out is asked for once more, if a repair is left."""
+
+    def read(text: str) -> RubricReading:
+        return read_answers(text, criteria, question.material)
+
+    vote = await ask_until_valid(judges, spec, question, read)
+    reading: RubricReading = vote.reading
+    if not reading.missing or vote.repairs >= MAX_REPAIRS:
+        return vote
+    names = ", ".join(f"'{name}'" for name in reading.missing)
+    answer = await judges.ask(spec, repaired(question, f"it did not answer {names}"))
+    vote = vote._replace(answers=(*vote.answers, answer))
+    try:
+        second = read(answer.text)
+    except ReplyError:
+        return vote
+    checks = {**second.checks, **reading.checks}
+    left = tuple(name for name in reading.missing if name not in checks)
+    return vote._replace(reading=reading._replace(checks=checks, missing=left))
+
+
+def read_answers(
+    text: str, criteria: Sequence[Criterion], material: Sequence[str] = ()
+) -> RubricReading:
+    """Return the checks that a reply holds; raise `ReplyError` if it is none.
+
+    The list is called `checks` (`criteria`, `assertions`), an entry names its criterion by `id` (or
+    by `text`, its outcome) and says `satisfied` (`passed`, `met`) or, where there are levels, a
+    `score`. Two entries about the same criterion are refused. Entries about something else are left
+    out of a reply that answers all criteria; in one that does not they may be answers under another
+    name, so it is refused, as is one that answers none.
+    """
+    value = read_object(text, material)
+    name = next((key for key in _LISTS if key in value), None)
+    if name is None:
+        raise ReplyError("'checks' is missing")
+    if not isinstance(value[name], list):
+        raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
+    both = ({each.id: each for each in criteria}, {each.outcome: each for each in criteria})
+    checks: dict[str, CriterionCheck] = {}
+    others: list[str] = []
+    for entry in value[name]:
+        if not isinstance(entry, dict):
+            raise ReplyError(f"each entry of '{name}' has to be an object")
+        name_of_criterion = next((entry[key] for key in _NAMES if key in entry), None)
+        if not isinstance(name_of_criterion, str):
+            raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
+        criterion = next(
+            (names[form] for form in _forms(name_of_criterion) for names in both if form in names),
+            None,
+        )
+        if criterion is None:
+            others.append(one_line(name_of_criterion, _SHOWN_NAME))
+            continue
+        if criterion.id in checks:
+            raise ReplyError(f"criterion '{criterion.id}' is answered twice")
+        checks[criterion.id] = _check(entry, criterion)
+    missing = tuple(each.id for each in criteria if each.id not in checks)
+    if missing and (others or not checks):
+        fault = f"no criterion has the id {others[0]!r}" if others else "it answers no criterion"
+        ids = ", ".join(f'"{each.id}"' for each in criteria)
+        raise ReplyError(f"{fault}; the ids are {ids}")
+    reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
+    return RubricReading(checks, reasoning, missing)
+
+
+def _forms(name: str) -> tuple[str, str]:
+    """Return a criterion's name as the judge wrote it, and without spaces and quotes around it."""
+    return name, name.strip(_AROUND)
+
+
+def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
+    reasoning = text_of(entry, "reasoning") or text_of(entry, "evidence")
+    if criterion.levels:
+        score = score_of(entry, 0, criterion.most) / criterion.most
+        return CriterionCheck(score, reasoning)
+    for key in _VERDICTS:
+        if key in entry:
+            if not isinstance(entry[key], bool):
+                raise ReplyError(f"'{key}' of criterion '{criterion.id}' has to be true or false")
+            return CriterionCheck(1.0 if entry[key] else 0.0, reasoning)
+    raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
+
+
+def _described(criterion: Criterion) -> str:
+    lines = [f"- id {criterion.id!r}: {escape_variables(criterion.outcome)}"]
+    lines.extend(
+        f"    score {score:g}: {escape_variables(meaning)}" for score, meaning in criterion.levels
+    )
+    return "\n".join(lines)
+
+
+def _form(criteria: Sequence[Criterion]) -> str:
+    parts = []
+    if any(not criterion.levels for criterion in criteria):
+        parts.append('"satisfied": true or false')
+    scored = [criterion for criterion in criteria if criterion.levels]
+    if scored:
+        bounds = ", ".join(f"{criterion.id!r} 0 to {criterion.most:g}" for criterion in scored)
+        parts.append(f'"score": a number for criteria with scores ({bounds})')
+    return (
+        'Answer with JSON only, an entry for every criterion: {"checks": [{"id": the id of the '
+        f'criterion, {", ".join(parts)}, "reasoning": why}}], "overall_reasoning": one or two '
+        "sentences}"
+    )
+
+
+def _schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
+    properties: dict[str, Any] = {
+        "id": {"type": "string", "enum": [criterion.id for criterion in criteria]}
+    }
+    graded, plain = (
+        any(criterion.levels for criterion in criteria),
+        any(not criterion.levels for criterion in criteria),
+    )
+    if plain:
+        properties["satisfied"] = {"type": "boolean" if not graded else ["boolean", "null"]}
+    if graded:
+        properties["score"] = {"type": "number" if not plain else ["number", "null"]}
+    properties["reasoning"] = {"type": "string"}
+    entry = {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+    return {
+        "type": "object",
+        "properties": {
+            "checks": {"type": "array", "items": entry},
+            "overall_reasoning": {"type": "string"},
+        },
+        "required": ["checks", "overall_reasoning"],
+        "additionalProperties": False,
+    }

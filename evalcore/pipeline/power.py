@@ -11,7 +11,7 @@ from evalcore.gates.gate import gates_of
 from evalcore.model.run import Plan
 from evalcore.model.scoring import ROUNDING
 from evalcore.model.suite import Suite
-from evalcore.statistics.power import (
+from evalcore.statistics.intervals import (
     PowerTest,
     Spread,
     cases_needed,

@@ -11,9 +11,8 @@ import orjson
 from evalcore.annotations.labels import judged
 from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.checks.human import Human, is_human
-from evalcore.checks.judged import JudgedCheck
+from evalcore.checks.judged import JudgedCheck, Similar
 from evalcore.checks.registry import load_check
-from evalcore.checks.similarity import Similar
 from evalcore.errors import UsageError
 from evalcore.execution.judges import calibration_key
 from evalcore.formats.labels import Label

@@ -7,7 +7,7 @@ import pytest
 
 from evalcore.checks.base import CheckContext, Subject
 from evalcore.checks.judged import material_of
-from evalcore.judging.rubrics import DEFAULT_PROMPT, question_of
+from evalcore.judging.panel import DEFAULT_PROMPT, question_of
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.suite import Case
 from evalcore.trust.imports import ImportPolicy

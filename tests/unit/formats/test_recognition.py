@@ -126,7 +126,7 @@ def test_recognising_a_format_imports_no_format() -> None:
 def test_loading_a_suite_imports_nothing_that_asks_a_judge() -> None:
     program = (
         "import sys, evalcore.formats.test_file.loader as _; "
-        "print(sorted({'evalcore.judging.rubrics', 'statistics'} & sys.modules.keys()))"
+        "print(sorted({'evalcore.judging.panel', 'statistics'} & sys.modules.keys()))"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 
 from evalcore.statistics.intervals import (
+    PowerTest,
+    Spread,
     binomial_half_cdf,
+    cases_needed,
+    iterations_needed,
+    smallest_drop,
     t_cdf,
     t_quantile,
     two_sided_t,
     two_sided_z,
     wilson,
-)
-from evalcore.statistics.power import (
-    PowerTest,
-    Spread,
-    cases_needed,
-    iterations_needed,
-    smallest_drop,
 )
 from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
 from evalcore.statistics.tests import cusum, fisher, mcnemar, pass_all_k, pass_at_k, self_starting

@@ -9,14 +9,16 @@ from typing import Any
 import pytest
 
 from evalcore.model.summary import Sample, Shape, UnitSums
-from evalcore.statistics import power as remedies
+from evalcore.statistics import intervals as remedies
 from evalcore.statistics.intervals import (
     DIFFERENCES,
     Moments,
+    PowerTest,
     binomial_half_cdf,
     bounded_interval,
     cases_to_decide,
     clustered_moments,
+    clusters_needed,
     effective_cases,
     estimate_rate,
     estimate_total,
@@ -24,13 +26,13 @@ from evalcore.statistics.intervals import (
     moments_of_units,
     p_below,
     plain_moments,
+    smallest_drop,
     t_cdf,
     t_interval,
     t_quantile,
     two_sided_t,
     wilson,
 )
-from evalcore.statistics.power import PowerTest, clusters_needed, smallest_drop
 from evalcore.statistics.tests import fisher, holm, iterations_to_decide, mcnemar
 
 

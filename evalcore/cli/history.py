@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -139,16 +139,13 @@ def _show_synced(synced: Synced, as_json: bool) -> int:
 @json_option
 def show_command(
     suite: str,
-    variant: str | None,
+    *,
     case_id: str | None,
-    metric: str,
-    since: timedelta | None,
-    chart: Path | None,
     flaky: bool,
-    all_rows: bool,
-    no_sync: bool,
+    chart: Path | None,
     store: str | None,
     as_json: bool,
+    **flags: Any,
 ) -> None:
     """Show how SUITE (its name or its file) went: each run with its interval and its decision,
     and what changed since the run before.
@@ -160,13 +157,13 @@ def show_command(
 
     if chart is not None:
         check_chart_path(chart)
-    opened, name = chosen_store(store), suite_name(suite, store)
-    if not no_sync:
+    opened, name, variant = chosen_store(store), suite_name(suite, store), flags["variant"]
+    if not flags["no_sync"]:
         refresh(opened)
-    begin = None if since is None else datetime.now(UTC) - since
+    since = None if flags["since"] is None else datetime.now(UTC) - flags["since"]
     of_cases = flaky or case_id is not None
-    most = None if all_rows else _MOST_ROWS
-    with SuiteHistory(opened, name, since=begin, case_tables=of_cases) as views:
+    most = None if flags["all_rows"] else _MOST_ROWS
+    with SuiteHistory(opened, name, since=since, case_tables=of_cases) as views:
         if case_id is not None:
             cases = views.case(case_id, variant)
             lines = chain.from_iterable(_case_lines(case, most) for case in cases)
@@ -176,7 +173,7 @@ def show_command(
             value = {"suite": views.suite, "flaky": list(map(_flaky_values, listed))}
             emit(value, as_json, _flaky_lines(views.suite, listed))
         else:
-            trend = views.trend(Metric(metric), variant)
+            trend = views.trend(Metric(flags["metric"]), variant)
             points = list(map(_point_values, trend.points))
             partial = [_point_values(point) | {"part": point.part} for point in trend.partial]
             value = {"suite": trend.suite, "metric": trend.metric, "points": points}
@@ -383,6 +380,7 @@ def _time(moment: datetime) -> str:
 @store_option
 def query(
     sql: str | None,
+    *,
     form: str | None,
     output: Path | None,
     limit: int | None,
@@ -416,7 +414,6 @@ def query(
         if output is None:
             raise UsageError("Parquet is binary: use -o FILE")
         with whole_file(output, "-o") as part:
-            part.touch()
             with ask(opened, sql, limits, limit=limit, output=part) as answer:
                 answer.write_parquet(part)
         return

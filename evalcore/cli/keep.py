@@ -63,7 +63,7 @@ suite_option = click.option(
 
 @click.group()
 def baseline() -> None:
-    """Manage baselines: runs that others are compared with (gate no_regressions, run --baseline)."""
+    """Manage baselines: runs for the gate no_regressions and for run --baseline."""
 
 
 @baseline.command("set")

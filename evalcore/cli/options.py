@@ -49,7 +49,7 @@ class _Completed(click.ParamType[str]):
     name = "text"
 
     def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
+        self, ctx: click.Context, _param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """Return the values that begin so."""
         from click.shell_completion import CompletionItem

@@ -16,7 +16,7 @@ import orjson
 from evalcore.cli.options import REPORT_FORMS, ROW_FORMS, kind_of
 from evalcore.errors import UsageError
 from evalcore.report.document import on_one_line
-from evalcore.report.registry import FORMS, find_form, parse_forms
+from evalcore.report.registry import FORMS, find_form
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
@@ -58,14 +58,6 @@ def warn(message: str) -> None:
 def one_line(text: str) -> str:
     """Return foreign text for one line of a terminal or of a log that reads commands."""
     return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
-
-
-def report_forms(text: str | None) -> tuple[str, ...]:
-    """Return the forms of `--report FORM,FORM`; raise `UsageError` for an unknown one."""
-    try:
-        return parse_forms(text or "")
-    except UsageError as error:
-        raise UsageError(f"--report: {error}") from error
 
 
 def present(view: RunView) -> ReportView:
@@ -151,6 +143,7 @@ def whole_file(path: Path, option: str) -> Iterator[Path]:
     whole = path if is_special else path.resolve()
     part = path if is_special else whole.with_name(f".{whole.name}.{os.getpid()}.part")
     try:
+        whole.parent.stat()
         yield part
         part.replace(whole)
     except OSError as error:

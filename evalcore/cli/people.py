@@ -218,10 +218,10 @@ def import_command(file: Path, store: str | None, as_json: bool) -> None:
                 labels.add(row, problems)
         raise_all(tuple(collectors))
         done = labels.store_labels()
-    line = f"{counted(done.stored, 'label')} stored, {done.unchanged} were stored already"
+    text = f"{counted(done.stored, 'label')} stored, {done.unchanged} were stored already"
     if done.outdated:
-        line += f", {done.outdated} are older than what is stored"
-    emit(done._asdict(), as_json, (line,))
+        text += f", {done.outdated} are older than what is stored"
+    emit(done._asdict(), as_json, (text,))
 
 
 @annotations_.command("agreement")

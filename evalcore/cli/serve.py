@@ -310,7 +310,7 @@ def run(
 
 
 @evals.command("results")
-@run_argument
+@click.argument("run_id", metavar="RUN")
 @json_option
 @click.pass_obj
 def results(server: str, run_id: str, as_json: bool) -> None:

@@ -98,7 +98,11 @@ def changes(report: Report) -> tuple[CaseChange, ...]:
     return (
         *regressions,
         *(change for each in variants for change in case_changes(each, MISSING, each.missing)),
-        *(change for each in variants for change in case_changes(each, IMPROVEMENT, each.improvements)),
+        *(
+            change
+            for each in variants
+            for change in case_changes(each, IMPROVEMENT, each.improvements)
+        ),
     )
 
 

@@ -85,26 +85,6 @@ def test_the_score_of_a_part_passes_nothing() -> None:
         assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
 
 
-def test_decide_tells_the_keys_of_results_and_thresholds_that_it_does_not_read() -> None:
-    results = [{"caseId": "a", "passed": True, "latencyMs": 5}, {"caseId": "a", "passed": True}]
-    question = {
-        "id": 1,
-        "title": "the writer's",
-        "gate": {"gate": "passRate", "threshold": 1},
-        "variants": [{"variantId": "v", "cases": results}],
-        "thresholds": {"latency": 0.5},
-    }
-    ended = decide(question)
-    assert [line["outcome"] for line in ended.lines] == ["pass"]
-    assert ended.err.splitlines() == [
-        "standard input:1: warning: a result's 'latency_ms' is not read. Known: blocked, case_id, "
-        "cost_usd, duration_ms, error, errored, input_tokens, outcome, output_tokens, overall, "
-        "passed, status, tokens.",
-        "standard input:1: warning: thresholds' 'latency' is not read. Did you mean "
-        "'latency_increase'?",
-    ]
-
-
 def test_decide_reads_lines_after_a_byte_order_mark() -> None:
     ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
     assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])

@@ -17,8 +17,7 @@ import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect, find_check
+from evalcore.checks.registry import AssertionType, Dialect, assertion_types, find_check
 from evalcore.checks.scorers import SCORERS
 from evalcore.cli.main import SECTIONS, cli
 from evalcore.gates.registry import GATES

@@ -12,7 +12,7 @@ from evalcore.version import VERSION
 
 if TYPE_CHECKING:
     from evalcore import gates
-    from evalcore.capture.capturing import capture
+    from evalcore.capture.decorator import capture
     from evalcore.checks.scorers import Score
     from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.evidence import Artifact, Evidence, Metrics

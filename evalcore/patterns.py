@@ -94,10 +94,9 @@ class Pattern:
         from evalcore.isolation.pool import Job
 
         search = (self.text, self._flags, self._dialect, how, text)
+        job, pool = Job("evalcore.patterns:find_in_worker", search), _pool()
         try:
-            found = _pool().call_blocking(
-                Job("evalcore.patterns:find_in_worker", search), timeout_s
-            )
+            found = pool.start(pool.call(job, timeout_s=timeout_s)).result()
         except TimeoutError:
             reason = f"took longer than {timeout_s:g} s"
             raise PatternError(f"the search for {quote(self.text)} {reason}") from None
@@ -111,7 +110,8 @@ class Pattern:
         For a pattern of ECMAScript `how` is `search`, and the match has no groups.
         """
         if self._dialect == ECMASCRIPT:
-            found = self._compiled.find(_LONE_SURROGATE.sub("\ufffd", text))
+            text = text if text.isascii() else _LONE_SURROGATE.sub("\ufffd", text)
+            found = self._compiled.find(text)
             return None if found is None else PatternMatch((0, 0), ())
         match = getattr(self._compiled, how)(text)
         return None if match is None else PatternMatch(match.span(), (match[0], *match.groups()))

@@ -123,9 +123,7 @@ class Settings:
     (EVALCORE_RATE_LIMITS). `redact_patterns`: regular expressions of what nothing may hold
     (EVALCORE_REDACT_PATTERNS, one a line). `log`: structured log lines on standard error
     (EVALCORE_LOG: json, text, off; `json:debug`). `otel`: spans to OpenTelemetry
-    (EVALCORE_OTEL). `allow_datasets`: addresses of object stores below which a suite may
-    name files of tests, beside those in the configured store (EVALCORE_ALLOW_DATASETS, separated by
-    commas). `lease_s`: after twice as many seconds
+    (EVALCORE_OTEL). `lease_s`: after twice as many seconds
     without a renewal another machine may take over a run (EVALCORE_LEASE_S). `stall_s`: after so
     many seconds with nothing committed no Prefect server is waited for that does not answer
     (EVALCORE_STALL_S). `take_up_s`: after so many seconds the service executes a run itself that
@@ -155,7 +153,6 @@ class Settings:
     redact_patterns: _Patterns = ()
     log: Annotated[str, AfterValidator(_log)] | None = None
     otel: _Switch = False
-    allow_datasets: _Texts = ()
     allow_commands: _Switch = False
     allow_unconfined_code: _Switch = False
     allow_stores: _Texts = ()

@@ -482,14 +482,6 @@ OrAbsent = Annotated[T | None, _NotNull()]
 """A value, or None where the key is left out; null is a mistake."""
 
 
-def or_null(hint: Any) -> Any:
-    """Return the type of a field in its stored form, which has null where the key is left out."""
-    marks = getattr(hint, "__metadata__", ())
-    if not any(isinstance(mark, _NotNull) for mark in marks):
-        return hint
-    return hint.__origin__
-
-
 Scalar = Annotated[
     str | int | float | bool,
     Field(description="Text; numbers and booleans are compared as their JSON text"),
@@ -559,13 +551,17 @@ class ParameterError(ValueError):
     """Something is written with wrong parameters; the message says what would work."""
 
 
+def _default(field: Any) -> Any:
+    if field.default_factory is not MISSING:
+        return Field(default_factory=field.default_factory)
+    return ... if field.default is MISSING or field.default is REQUIRED else field.default
+
+
 @cache
 def _model_of(declared: Any) -> type[BaseModel]:
     hints: dict[str, Any] = get_type_hints(declared, include_extras=True)
     given: dict[str, Any] = {
-        each.name: (hints[each.name], ... if is_required else each.default)
-        for each in fields(declared)
-        for is_required in [each.default is MISSING or each.default is REQUIRED]
+        each.name: (hints[each.name], _default(each)) for each in fields(declared)
     }
     with without_plugins():
         return create_model(declared.__name__, __base__=Declared, **given)

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-from evalcore.capture.capturing import Capturing, capture
+from evalcore.capture.decorator import Capturing, capture
 from evalcore.capture.writer import CaptureCounts, capture_counts, flush_captures
 
 __all__ = ["CaptureCounts", "Capturing", "capture", "capture_counts", "flush_captures"]

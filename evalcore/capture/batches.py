@@ -18,9 +18,14 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.capture.calls import WRITTEN, CaptureCall, CaptureSource
-from evalcore.capture.pace import Pace
-from evalcore.capture.snapshot import SnapshotError, json_value
+from evalcore.capture.calls import (
+    LARGEST_CAPTURE_BYTES,
+    WRITTEN,
+    CaptureCall,
+    CaptureSource,
+    Pace,
+)
+from evalcore.jsonvalues import parse_storable
 from evalcore.planning.spool import compress_frame
 from evalcore.redaction.personal import PersonalRedactor, RedactionError
 from evalcore.redaction.redactor import PROCESS, REDACTED
@@ -29,7 +34,6 @@ from evalcore.storage.address import open_store
 from evalcore.storage.layout import DatasetKeys, suite_key
 from evalcore.storage.store import ObjectStore
 
-LARGEST_CAPTURE_BYTES: Final = 256 * 1024
 _LARGEST_BATCH: Final = 500
 _LARGEST_BATCH_BYTES: Final = 2 * 1024 * 1024
 _OLDEST_BATCH_S: Final = 5.0
@@ -74,8 +78,6 @@ class CaptureBatches:
                 line = orjson.dumps(record)
         except RedactionError:
             self._count("redaction", 1)
-        except SnapshotError:
-            self._count("too large", 1)
         # A captured value is foreign: its capture is lost and counted, the thread goes on.
         except Exception:  # noqa: BLE001 - of values of foreign types
             self._count("failed", 1)
@@ -183,16 +185,16 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
         "function": call.source.function,
         "input": redactor.value(_input(call)),
     }
+    output = parse_storable(call.output)
     if call.error is not None:
-        kind, arguments = call.error
-        message = ", ".join(map(str, json_value(arguments)))
-        record["error"] = {"kind": kind, "message": redactor.text(message)}
+        message = redactor.text(", ".join(map(str, output)))
+        record["error"] = {"kind": call.error, "message": message}
     else:
-        record["output"] = _output(call, redactor)
-        if not call.complete:
+        record["output"] = _chunks(output, redactor) if call.is_stream else redactor.value(*output)
+        if not call.is_complete:
             record["complete"] = False
-    if call.metadata is not None:
-        record["metadata"] = redactor.value(json_value(call.metadata))
+    if call.metadata:
+        record["metadata"] = redactor.value(*parse_storable(call.metadata))
     identity = orjson.dumps(record["input"], option=orjson.OPT_SORT_KEYS)
     record["id"] = hashlib.sha256(identity).hexdigest()
     return record
@@ -200,23 +202,19 @@ def _record(call: CaptureCall, redactor: PersonalRedactor) -> dict[str, Any]:
 
 def _input(call: CaptureCall) -> Any:
     """Return the arguments of a call by their names; one text, mapping or list by itself."""
-    value = json_value(call.input)
+    arguments = parse_storable(call.input)
+    named = {"input": arguments[0]}
     if call.has_arguments:
-        arguments, keywords = value
+        *arguments, keywords = arguments
         positional = call.source.names[1:] if call.source.has_owner else call.source.names
         numbered = [f"argument_{index + 1}" for index in range(len(arguments))]
         names = (*positional, *numbered[len(positional) :])
         named = dict(zip(names, arguments, strict=False)) | keywords
-    else:
-        named = {"input": value}
     value = next(iter(named.values())) if len(named) == 1 else named
     return value if isinstance(value, str | dict | list) else named
 
 
-def _output(call: CaptureCall, redactor: PersonalRedactor) -> Any:
-    if not call.chunks:
-        return redactor.value(json_value(call.output))
-    output = [json_value(chunk) for chunk in call.output]
+def _chunks(output: list[Any], redactor: PersonalRedactor) -> Any:
     if all(isinstance(chunk, str) for chunk in output):
         return redactor.value("".join(output))
     clean = redactor.value(output)

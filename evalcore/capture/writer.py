@@ -9,8 +9,7 @@ import threading
 from collections import Counter, deque
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from evalcore.capture.calls import WRITTEN, CaptureCall
-from evalcore.capture.pace import Pace
+from evalcore.capture.calls import WRITTEN, CaptureCall, Pace
 
 if TYPE_CHECKING:
     from evalcore.capture.batches import CaptureBatches

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
-from functools import cache
 from math import fsum
 from pathlib import Path
 from typing import (
@@ -15,25 +14,19 @@ from typing import (
     Final,
     NamedTuple,
     Protocol,
-    Required,
     Self,
     TypeVar,
     dataclass_transform,
-    get_type_hints,
 )
 
-from pydantic import ConfigDict, with_config
-from typing_extensions import TypedDict
-
-from evalcore.checks.registry import load_check
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.judging.asking import NO_JUDGES, Embedded, JudgeAnswer, Judges, JudgeSpec, added
-from evalcore.model.assertion import Assertion, Outcome, Verdict
+from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import Complete, no_provider
 from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case
-from evalcore.shapes import adapter, or_null
+from evalcore.shapes import adapter, model_of
 from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import LINE_LENGTH, Loc, json_text, one_line, quote, shorten
 
@@ -78,6 +71,14 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
+class Passed(NamedTuple):
+    """An assertion that passed on the output as it was, its check, and its result."""
+
+    assertion: Assertion
+    check: Check
+    result: AssertionResult
+
+
 @dataclass(frozen=True, slots=True)
 class CheckContext:
     """What belongs to the run rather than to the item.
@@ -89,7 +90,8 @@ class CheckContext:
     `absent_fields` are the fields that no case's expected output has; None where the cases are not
     known, as for an assertion on its own. `workers` run Python in processes of its own. `labels_of`
     returns what people said of a content (`model.annotation.content_key`). `thread`
-    runs checks that take long where an event loop has others to serve.
+    runs checks that take long where an event loop has others to serve. `passed` has assertions that
+    passed, by the ids of their objects.
     """
 
     folder: Path
@@ -104,6 +106,7 @@ class CheckContext:
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
     thread: GradingThread | None = None
+    passed: dict[int, Passed] = field(default_factory=dict)
 
     def lacks_field(self, path: str) -> bool:
         """Whether no case's expected output has the field."""
@@ -133,6 +136,8 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
         return verdict
     match verdict.outcome:
         case Outcome.PASSED:
+            from evalcore.checks.registry import load_check
+
             expected = (
                 verdict.expected or load_check(assertion.check, assertion.params).expected_text()
             )
@@ -211,9 +216,6 @@ def scored(
     )
 
 
-STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
-
-
 class AssertionValueError(ValueError):
     """An assertion has the right shape and is still wrong; the message says what would work.
 
@@ -267,8 +269,8 @@ class Reader(Protocol):
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with those of the expected output."""
 
-    def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
-        """Take these targets as judges, and the suite's; note names that no target has."""
+    def use_judge(self, *loc: str | int) -> None:
+        """Take the suite's judge; note that there is none."""
 
     def members(self, raw: Sequence[Any], *loc: str | int) -> list[Assertion]:
         """Return the assertions of a list at `loc`; those that are wrong are noted."""
@@ -307,9 +309,9 @@ class Check:
         `ValueError` for fields that do not fit together.
         """
         if cls.nested:
-            shape = stored_shape(cls)  # type: ignore[arg-type]  # a class is hashable
-            values = adapter(shape).validate_python(stored)
-            return cls(**values)
+            # Null stands where a key was left out.
+            given = {name: value for name, value in stored.items() if value is not None}
+            return cls(**vars(adapter(model_of(cls)).validate_python(given)))
         check = _new(cls)
         # The defaults are attributes of the class.
         _set_fields(check, stored)
@@ -361,19 +363,6 @@ def defaults(check: type[Any]) -> dict[str, Any]:
         for each in fields(check)
         if each.default is not MISSING or each.default_factory is not MISSING
     }
-
-
-@cache
-def stored_shape(check: type[Any]) -> Any:
-    """Return the shape of the stored form: a TypedDict of the check's fields."""
-    optional, types = defaults(check), get_type_hints(check, include_extras=True)
-    keys = {
-        each.name: or_null(types[each.name])
-        if each.name in optional
-        else Required[types[each.name]]
-        for each in fields(check)
-    }
-    return with_config(STRICT)(TypedDict(check.__name__, keys, total=False))  # type: ignore[operator]
 
 
 def passing_score(written: Mapping[str, Any]) -> float | None:

@@ -22,7 +22,7 @@ from evalcore.checks.base import (
     scored,
 )
 from evalcore.checks.judged import Judge, LlmGrader
-from evalcore.checks.program import Program, payload_of, run_grader
+from evalcore.checks.program import payload_of, run_grader
 from evalcore.checks.registry import load_check
 from evalcore.model.assertion import Assertion, Outcome, Verdict, blocked, broken
 from evalcore.model.exchange import SkippedError
@@ -151,8 +151,8 @@ class Composite(Check):
 
     async def _by_program(self, members: Sequence[Member], subject: Subject) -> Verdict:
         payload = {**payload_of(self.aggregator.config, subject), "results": _results(members)}
-        program = Program(self.aggregator.command or "", self.aggregator.cwd)
-        answer = await run_grader(program, payload, subject)
+        command, cwd = self.aggregator.command or "", self.aggregator.cwd
+        answer = await run_grader(command, payload, subject, cwd=cwd)
         if isinstance(answer, Verdict):
             return answer
         message = one_line(answer.reasoning)

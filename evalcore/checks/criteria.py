@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.base import STRICT, AssertionValueError
-from evalcore.shapes import Declared, Share, Text, Weight, text_or_mapping
+from evalcore.checks.base import AssertionValueError
+from evalcore.shapes import STRICT, Declared, Share, Text, Weight, text_or_mapping
 
 
 class StoredCriterion(Declared):

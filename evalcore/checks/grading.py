@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from evalcore.checks.base import CheckContext, Subject, apply_negation
+from evalcore.checks.base import CheckContext, Passed, Subject, apply_negation
 from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
-from evalcore.model.assertion import Assertion, AssertionResult, Outcome, Verdict, broken
+from evalcore.model.assertion import (
+    PASSED,
+    Assertion,
+    AssertionResult,
+    Outcome,
+    Verdict,
+    broken,
+)
 from evalcore.model.evidence import UNMEASURED, Evidence
 from evalcore.model.exchange import (
     SkippedError,
@@ -24,6 +31,9 @@ from evalcore.wording import describe_error, shorten
 
 if TYPE_CHECKING:
     from evalcore.checks.base import Check
+
+# So many assertions that passed are kept: what many cases share is graded again and again.
+_MOST_PASSED: Final = 1_000
 
 
 def of_turn(case: Case, turns: Turns, evidence: Evidence, number: int) -> tuple[Case, Evidence]:
@@ -60,11 +70,16 @@ async def grade(
     suspends. Raises `SkippedError` where a limit kept a check from asking.
     """
     subjects = _Subjects(evidence, case, context)
-    thread, results = context.thread, []
+    thread, passed, results = context.thread, context.passed, []
     for assertion in assertions:
+        # An entry keeps its assertion alive, so that its id is not another's.
+        known = passed.get(id(assertion))
         check = None
         try:
-            check = find_check(assertion.check).from_stored(assertion.params)
+            if known is None:
+                check = find_check(assertion.check).from_stored(assertion.params)
+            else:
+                check = known.check
             verdict = (
                 subjects.verdict(assertion, check)
                 if thread is None
@@ -78,7 +93,18 @@ async def grade(
             raise
         except Exception as error:  # noqa: BLE001 - outputs and checks are foreign
             verdict = broken(describe_error(error))
-        results.append(_result(assertion, check, verdict, subjects))
+        if verdict is not PASSED or check is None:
+            results.append(_result(assertion, check, verdict, subjects))
+            continue
+        if known is None:
+            result = _result(assertion, check, verdict, subjects)
+            if not assertion.negate and assertion.transform is None:
+                if len(passed) == _MOST_PASSED:
+                    passed.clear()
+                passed[id(assertion)] = Passed(assertion, check, result)
+        else:
+            result = known.result
+        results.append(result)
     return tuple(results)
 
 
@@ -151,10 +177,15 @@ def _result(
     assertion: Assertion, check: Check | None, verdict: Verdict, subjects: _Subjects
 ) -> AssertionResult:
     """Return the result. Rows do not repeat the text of the output: reports take it from there."""
-    if assertion.negate:
+    type_, _, name, _, block, weight, required, negate, transform, _ = assertion
+    if verdict is PASSED and check is not None and not negate and transform is None:
+        passed, expected = Outcome.PASSED, check.expected_text()
+        return AssertionResult(
+            name, type_, block, passed, 1.0, weight, required, None, expected, ""
+        )
+    if negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    type_, _, name, _, block, weight, required, _, transform, _ = assertion
     if details is not None and details.get("advisory"):
         required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):

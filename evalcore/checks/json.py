@@ -11,6 +11,7 @@ from datetime import date, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NoReturn
 
+import orjson
 from pydantic import Field, field_validator
 
 from evalcore.checks.base import (
@@ -239,7 +240,11 @@ class IsJson(_JsonSchemaCheck):
     """The output is one JSON text and, unless `schema` is null, valid against that JSON Schema."""
 
     def check(self, subject: Subject) -> Verdict:
-        """Parse the output."""
+        """Parse the output; without a schema by orjson, which is quicker and takes less."""
+        if self.schema is None:
+            with suppress(ValueError):
+                orjson.loads(subject.output)
+                return PASSED
         return _conforms(parse, self.schema, subject)
 
 

@@ -10,7 +10,6 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import (
-    STRICT,
     AssertionValueError,
     Check,
     MeteredJudges,
@@ -39,6 +38,7 @@ from evalcore.judging.prompts import conversation_text, expected_text, json_text
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.scoring import reaches
 from evalcore.shapes import (
+    STRICT,
     Declared,
     OrAbsent,
     Scalar,

@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
@@ -28,7 +29,7 @@ from evalcore.jsonvalues import decoded, parse
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.prompts import conversation_text, expected_text
 from evalcore.model.assertion import Verdict, broken
-from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.evidence import NOTHING, Evidence, Metrics
 from evalcore.model.exchange import SkippedError, message_array
 from evalcore.redaction.redactor import PROCESS
 from evalcore.shapes import Count, OrAbsent, Share, Text, TextOrTexts
@@ -48,21 +49,14 @@ MAX_CALLS: Final = 50
 _DEFAULT: Final = "default"
 
 
-class GraderAccess(NamedTuple):
-    """What a program may call: so many times the judge, or the targets named here."""
-
-    max_calls: int
-    targets: tuple[str, ...] = ()
-
-
 class GraderCalls:
     """The calls that one run of a program makes.
 
     `skipped` says that a limit of the run ended them.
     """
 
-    def __init__(self, access: GraderAccess, judges: Judges) -> None:
-        self._access, self._judges = access, judges
+    def __init__(self, max_calls: int, judges: Judges) -> None:
+        self._max_calls, self._judges = max_calls, judges
         self.count = 0
         self.skipped: SkippedError | None = None
 
@@ -83,22 +77,15 @@ class GraderCalls:
             }
 
     async def _info(self, _path: str, _value: Any) -> tuple[int, Any]:
-        return (
-            200,
-            {
-                "targetName": _DEFAULT,
-                "maxCalls": self._access.max_calls,
-                "callCount": self.count,
-                "availableTargets": [_DEFAULT, *self._access.targets],
-            },
-        )
+        counts = {"maxCalls": self._max_calls, "callCount": self.count}
+        return (200, {"targetName": _DEFAULT, **counts, "availableTargets": [_DEFAULT]})
 
     async def _invoke(self, _path: str, value: Any) -> tuple[int, Any]:
         problem = self._problem(value)
         if problem is not None:
             return (400, {"error": problem})
-        if self.count >= self._access.max_calls:
-            return (429, {"error": f"Max calls exceeded (limit: {self._access.max_calls})"})
+        if self.count >= self._max_calls:
+            return (429, {"error": f"Max calls exceeded (limit: {self._max_calls})"})
         try:
             return (200, _reply(await self._ask(value)))
         except (TargetError, SkippedError) as error:
@@ -108,7 +95,7 @@ class GraderCalls:
         requests = value.get("requests") if isinstance(value, Mapping) else None
         if not isinstance(requests, list):
             return (400, {"error": "Missing required field: requests (array)"})
-        limit = self._access.max_calls
+        limit = self._max_calls
         if self.count + len(requests) > limit:
             counts = f"current: {self.count}, batch: {len(requests)}, limit: {limit}"
             return (429, {"error": f"Batch would exceed max calls ({counts})"})
@@ -124,19 +111,18 @@ class GraderCalls:
         if not isinstance(question, str) or not question:
             return "Missing required field: question"
         name = request.get("target")
-        if name in (None, _DEFAULT) or name in self._access.targets:
+        if name in (None, _DEFAULT):
             return None
-        available = ", ".join([_DEFAULT, *self._access.targets])
-        return f"Unknown target '{name}'. Available: {available}"
+        return f"Unknown target '{name}'. Available: {_DEFAULT}"
 
     async def _ask(self, request: Mapping[str, Any]) -> JudgeAnswer:
-        name, system = request.get("target"), request.get("systemPrompt")
+        system = request.get("systemPrompt")
         question = JudgeQuestion(
             system if isinstance(system, str) else "", str(request["question"]), {}
         )
         self.count += 1
         try:
-            return await self._judges.ask(JudgeSpec(None if name == _DEFAULT else name), question)
+            return await self._judges.ask(JudgeSpec(), question)
         except SkippedError as error:
             self.skipped = error
             raise
@@ -390,16 +376,6 @@ class Graded(NamedTuple):
     reasoning: str
 
 
-class Program(NamedTuple):
-    """A program that grades, and how it is run."""
-
-    command: str | list[str]
-    cwd: str | None = None
-    env: Mapping[str, str] | None = None
-    timeout_ms: float = DEFAULT_TIMEOUT_MS
-    memory_mb: int | None = None
-
-
 class CodeGrader(Check):
     """The program's score is at least `threshold` (0.8).
 
@@ -407,7 +383,7 @@ class CodeGrader(Check):
     show the reason that it gave, or the end of what it wrote.
     """
 
-    omitted: ClassVar[frozenset[str]] = frozenset({"max_calls", "targets"})
+    omitted: ClassVar[frozenset[str]] = frozenset({"max_calls"})
     others_in: ClassVar[str | None] = "config"
 
     command: TextOrTexts
@@ -418,19 +394,22 @@ class CodeGrader(Check):
     memory_mb: OrAbsent[Count] = None
     threshold: OrAbsent[Share] = None
     max_calls: OrAbsent[Annotated[int, Field(ge=0)]] = None
-    targets: OrAbsent[list[Text]] = None
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
-        program = Program(self.command, self.cwd, self.env, self.timeout_ms, self.memory_mb)
         payload = payload_of(self.config, subject)
+        options: dict[str, Any] = {
+            "cwd": self.cwd,
+            "timeout_ms": self.timeout_ms,
+            "memory_mb": self.memory_mb,
+        }
+        run = partial(run_grader, self.command, payload, subject, self.env or {}, **options)
         if self.max_calls is None:
-            return self._graded(await run_grader(program, payload, subject))
+            return self._graded(await run())
         judges = MeteredJudges(subject.context.judges)
-        access = GraderAccess(self.max_calls, tuple(self.targets or ()))
-        calls = GraderCalls(access, judges)
+        calls = GraderCalls(self.max_calls, judges)
         async with calls.variables() as variables:
-            answer = await run_grader(program, payload, subject, variables)
+            answer = await run(variables=variables)
         if calls.skipped is not None:
             raise calls.skipped
         return judges.on(self._graded(answer))
@@ -468,7 +447,12 @@ class CodeGrader(Check):
                 )
         if "threshold" in written:  # AgentV's graders read it there
             fields["config"] = {"threshold": written["threshold"], **(fields.get("config") or {})}
-        fields |= _access(written.get("target"), reader)
+        target = written.get("target")
+        if target is not None and target is not False:
+            reader.use_judge("target")
+            fields["max_calls"] = (
+                MAX_CALLS if target is True else target.get("max_calls", MAX_CALLS)
+            )
         return "code-grader", {**fields, "threshold": passing_score(written)}
 
 
@@ -476,24 +460,10 @@ class CodeGrader(Check):
 _FIELDS: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb")
 
 
-def _access(target: Any, reader: Reader) -> dict[str, Any]:
-    """Return the fields that say which models the program may call, and take those as judges."""
-    if target is None or target is False:
-        return {}
-    written = {} if target is True else target
-    reader.use_judges(written.get("targets", []), "target", "targets")
-    models = written.get("targets", [])
-    # The judge is called so.
-    names = [name for name in models if name != "default"]
-    named = {"targets": names} if names else {}
-    return {"max_calls": written.get("max_calls", MAX_CALLS), **named}
-
-
 class ModelAccess(TypedDict, total=False):
-    """How often the program may call models, and which targets beside the judge."""
+    """How often the program may call the judge."""
 
     max_calls: Annotated[int, Field(ge=0)]
-    targets: list[Text]
 
 
 class CodeGraderKeys(TypedDict, total=False):
@@ -509,38 +479,41 @@ class CodeGraderKeys(TypedDict, total=False):
 
 
 async def run_grader(
-    program: Program,
+    command: str | list[str],
     payload: Mapping[str, Any],
     subject: Subject,
-    variables: Mapping[str, str] | None = None,
+    env: Mapping[str, str] = NOTHING,
+    *,
+    cwd: str | None = None,
+    timeout_ms: float = DEFAULT_TIMEOUT_MS,
+    memory_mb: int | None = None,
+    variables: Mapping[str, str] = NOTHING,
 ) -> Graded | Verdict:
-    """Return what the program answers to the payload, or the verdict that it failed.
+    """Return what a program answers to the payload, or the verdict that it failed.
 
-    `variables` stand in its environment beside those of the program.
+    `env` is as it is written, `variables` stand beside it in the program's environment.
     """
     from evalcore.trust.commands import run_command
 
-    timeout_s = program.timeout_ms / 1000
+    timeout_s = timeout_ms / 1000
     try:
         subject.context.imports.check_command("the grader")
-        environment = environment_of(program.env or {}, subject.context.folder)
-        command = with_values(program.command, subject.context.folder)
+        environment = environment_of(env, subject.context.folder)
+        command = with_values(command, subject.context.folder)
         if payload.get("config") is not None:
             payload = {**payload, "config": with_values(payload["config"], subject.context.folder)}
     except EvalError as error:
         return broken(str(error))
-    env = {**environment.variables, **(variables or {})}
     workspace = payload.get("workspace_path")
-    if isinstance(workspace, str):
-        env = {"EVALCORE_WORKSPACE": workspace, "AGENTV_WORKSPACE_PATH": workspace, **env}
+    names = ("EVALCORE_WORKSPACE", "AGENTV_WORKSPACE_PATH") if isinstance(workspace, str) else ()
     ended = await run_command(
         command,
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
-        cwd=subject.context.folder / (program.cwd or ""),
+        cwd=subject.context.folder / (cwd or ""),
         timeout_s=timeout_s,
-        env=env,
+        env={**dict.fromkeys(names, str(workspace)), **environment.variables, **variables},
         output_limit=_OUTPUT_LIMIT,
-        memory_limit=None if program.memory_mb is None else program.memory_mb << 20,
+        memory_limit=None if memory_mb is None else memory_mb << 20,
     )
     tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
     if ended.exit_code and not tail:

@@ -65,7 +65,7 @@ class PythonCheck:
         """
         from evalcore.isolation.pool import Job
 
-        return await pool.call_within(Job(_ENTRY, self), timeout_s)
+        return await pool.call(Job(_ENTRY, self), timeout_s=timeout_s)
 
 
 async def check_in_worker(check: PythonCheck, engine: Engine) -> Any:

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
 from typing import (
@@ -24,6 +24,7 @@ import orjson
 from pydantic import AfterValidator, Field
 
 from evalcore.errors import EvalError
+from evalcore.jsonvalues import plain_value
 from evalcore.judging.asking import JudgeSpec, cosine
 from evalcore.judging.panel import DEFAULT_PROMPT, Panel, grade_freely
 from evalcore.judging.prompts import conversation_text, escape_variables, expected_text
@@ -86,7 +87,7 @@ def json_raw(raw: Any) -> Any:
     bits) and for more than 64 KiB.
     """
     try:
-        value = json.loads(json.dumps(raw, allow_nan=False, default=_plain))
+        value = json.loads(json.dumps(plain_value(raw), allow_nan=False))
         size = len(orjson.dumps(value))
     except (TypeError, ValueError, RecursionError) as error:
         reason = str(error) or type(error).__name__
@@ -94,15 +95,6 @@ def json_raw(raw: Any) -> Any:
     if size > LARGEST_RAW_BYTES:
         raise ValueError(f"the raw value has {size} bytes as JSON, at most {LARGEST_RAW_BYTES}")
     return value
-
-
-def _plain(value: Any) -> Any:
-    """Return what a mapping or a dataclass, such as the artifact, is in JSON."""
-    if isinstance(value, Mapping):
-        return dict(value)
-    if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    raise TypeError(f"Object of type {type(value).__name__} is not JSON serializable")
 
 
 def stored_raw(raw: Any) -> Any:
@@ -145,10 +137,10 @@ class Scorer:
         """The name of the score."""
         return self.name or self.default_name
 
-    @cached_property
+    @property
     def is_awaited(self) -> bool:
         """Whether `ask` gives the score, and not `score`."""
-        return False
+        return type(self).score is Scorer.score
 
     @property
     def spec(self) -> ScorerSpec:
@@ -239,11 +231,6 @@ class LlmJudgeScorer(Scorer):
     judge: OrAbsent[Text] = None
     model: OrAbsent[Text] = None
 
-    @cached_property
-    def is_awaited(self) -> bool:
-        """A judge is asked."""
-        return True
-
     async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Return the judge's score; no value where no judge gives one."""
         prompt = None
@@ -290,7 +277,7 @@ class SimilarityScorer(Scorer):
         """The mode."""
         return self.mode
 
-    @cached_property
+    @property
     def is_awaited(self) -> bool:
         """Whether a judge gives embeddings."""
         return self.mode == "embedding"
@@ -365,11 +352,6 @@ class CustomScorer(Scorer):
         """The function's name."""
         return self.reference.rpartition(":")[2]
 
-    @cached_property
-    def is_awaited(self) -> bool:
-        """The function has a time limit, and may run in a worker process."""
-        return True
-
     async def ask(self, evidence: Evidence, case: Case, context: CheckContext) -> Score:
         """Call the function with the artifact."""
         artifact = artifact_of(evidence, case)
@@ -379,8 +361,8 @@ class CustomScorer(Scorer):
             if pool is not None:
                 from evalcore.isolation.pool import Job
 
-                job = Job(_ENTRY, ScorerCall(self, artifact, imports))
-                return Score(*await pool.call_within(job, TIMEOUT_S))
+                job = Job(_ENTRY, (self, artifact, imports))
+                return Score(*await pool.call(job, timeout_s=TIMEOUT_S))
             function = find_callable(self.reference, imports, objects, _METHOD)
             return await asyncio.wait_for(self.call(artifact, function), TIMEOUT_S)
         except EvalError as error:
@@ -402,23 +384,17 @@ class CustomScorer(Scorer):
             return Score(name, None, error=str(error))
 
 
-@dataclass(frozen=True, slots=True)
-class ScorerCall:
-    """One call of a scorer: which, on what, and where it may be imported from."""
-
-    scorer: CustomScorer
-    artifact: Artifact
-    imports: ImportPolicy
-
-
-async def score_in_worker(call: ScorerCall, engine: Engine) -> list[Any]:
+async def score_in_worker(
+    call: tuple[CustomScorer, Artifact, ImportPolicy], engine: Engine
+) -> list[Any]:
     """Return the fields of the score as JSON values: what a worker process runs."""
+    scorer, artifact, imports = call
     try:
-        function = call.imports.load(call.scorer.reference, _METHOD)
+        function = imports.load(scorer.reference, _METHOD)
     except EvalError as error:
-        return list(call.scorer.fails(error))
+        return list(scorer.fails(error))
     engine.loaded()
-    return list(await call.scorer.call(call.artifact, function))
+    return list(await scorer.call(artifact, function))
 
 
 def _function(scorer: Any) -> Callable[..., Any]:
@@ -438,28 +414,25 @@ def _own_name(scored: Any) -> str | None:
 
 def _score(name: str, answer: Any) -> Score:
     """Return the score that an answer is; raise `ValueError` if it is none."""
-    value, raw, error = _parts(answer)
-    if error is not None and value is None:
-        return Score(name, None, json_raw(raw), str(error))
-    if value is None:
-        return Score(name, None, json_raw(raw))
-    if not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"a score is a number in [0, 1], not {repr(value)[:80]}")
-    return Score(name, float(value), float(value) if raw is None else json_raw(raw))
-
-
-def _parts(answer: Any) -> tuple[Any, Any, Any]:
-    """Return the value, the raw value and the error of an answer."""
+    read: Callable[[str], Any] = {"value": answer}.get
     if isinstance(answer, Mapping):
+        read = answer.get
         if "value" not in answer and answer.get("error") is None:
             keys = ", ".join(map(repr, answer)) or "nothing"
             raise ValueError(f"a score is {_VALUE_KEYS}; 'value' is missing, there is {keys}")
-        raws = [answer[key] for key in _RAW_KEYS if answer.get(key) is not None]
-        return answer.get("value"), raws[0] if raws else None, answer.get("error")
-    if not isinstance(answer, int | float) and hasattr(answer, "value"):
-        raws = [raw for key in _RAW_KEYS if (raw := getattr(answer, key, None)) is not None]
-        return answer.value, raws[0] if raws else None, getattr(answer, "error", None)
-    return answer, None, None
+    elif not isinstance(answer, int | float) and hasattr(answer, "value"):
+        read = partial(_attribute, answer)
+    value, error = read("value"), read("error")
+    raw = json_raw(next((each for key in _RAW_KEYS if (each := read(key)) is not None), None))
+    if value is None:
+        return Score(name, None, raw, None if error is None else str(error))
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"a score is a number in [0, 1], not {repr(value)[:80]}")
+    return Score(name, float(value), float(value) if raw is None else raw)
+
+
+def _attribute(answer: Any, name: str) -> Any:
+    return getattr(answer, name, None)
 
 
 SCORERS: Final[Mapping[str, type[Scorer]]] = MappingProxyType(

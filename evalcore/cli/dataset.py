@@ -12,18 +12,24 @@ import orjson
 
 from evalcore.cli.options import chosen_store, json_option, store_option
 from evalcore.cli.output import emit, say
-from evalcore.datasets.committing import DatasetChange, commit, compare_versions, drop, pin
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue
-from evalcore.datasets.pending import PendingReader
-from evalcore.datasets.promotion import Acceptance, promote, refuse
+from evalcore.datasets.catalogue import DatasetCatalogue
+from evalcore.datasets.pending import Acceptance, PendingReader, promote, refuse
 from evalcore.datasets.reference import parse_reference
-from evalcore.datasets.versions import find_version, read_dataset
+from evalcore.datasets.store import (
+    DatasetChange,
+    commit,
+    compare_versions,
+    drop,
+    find_version,
+    pin,
+    read_dataset,
+)
 from evalcore.errors import UsageError
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
-    from evalcore.datasets.dataset_catalogue import PendingPage
-    from evalcore.datasets.versions import DatasetVersion
+    from evalcore.datasets.catalogue import PendingPage
+    from evalcore.datasets.store import DatasetVersion
 
 _LONGEST_TEXT: Final = 100
 _LISTED: Final = 20

@@ -413,9 +413,11 @@ def query(
     if form == "parquet":
         if output is None:
             raise UsageError("Parquet is binary: use -o FILE")
-        with whole_file(output, "-o") as part:
-            with ask(opened, sql, limits, limit=limit, output=part) as answer:
-                answer.write_parquet(part)
+        with (
+            whole_file(output, "-o") as part,
+            ask(opened, sql, limits, limit=limit, output=part) as answer,
+        ):
+            answer.write_parquet(part)
         return
     most = limit or (_TABLE_ROWS if form == "table" else None)
     with ask(opened, sql, limits, limit=None if most is None else most + 1) as answer:

@@ -12,8 +12,8 @@ import orjson
 from evalcore.client import calls
 from evalcore.client.clients import Client
 from evalcore.errors import UsageError
-from evalcore.formats.executed_workflow import read_registered_workflow
 from evalcore.formats.saved_evals import FileEval, SavedEvalsFile, eval_fields
+from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.models import (
     CreateEval,
     CreateWorkflow,

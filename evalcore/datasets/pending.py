@@ -1,24 +1,98 @@
-"""Captures that wait: read from the store, each input once, without those that were decided."""
+"""Captures that wait, read from the store, and what becomes of them: cases, or refusals."""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import threading
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from itertools import chain
+from typing import Any, Final, NamedTuple
 
 import orjson
 
-from evalcore.datasets.versions import StoredDataset
-from evalcore.errors import ObjectNotFoundError, StoreError
+from evalcore.datasets.store import (
+    Committed,
+    DatasetChange,
+    StoredDataset,
+    commit,
+    lines_by_id,
+    read_dataset,
+)
+from evalcore.errors import ObjectNotFoundError, StoreError, UsageError
 from evalcore.planning.spool import ZstdFrameError, decompress_frame
+from evalcore.redaction.personal import mask_personal
+from evalcore.redaction.redactor import REDACTED
 from evalcore.storage.store import ObjectStore
+
+_ROLES: Final = {
+    "developer": "system",
+    "human": "user",
+    "model": "assistant",
+    "ai": "assistant",
+    "function": "tool",
+}
+_KNOWN_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
+
+
+def case_input(value: Any) -> Any:
+    """Return an input as a case has it; messages of other dialects are translated.
+
+    A list that is no conversation, a number or null becomes `{"value": …}`.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, Mapping):
+        return dict(value)
+    messages = [case_message(each) for each in value] if isinstance(value, list) else []
+    if not messages or any(message is None for message in messages):
+        return {"value": value}
+    return messages
+
+
+def case_message(message: Any) -> dict[str, Any] | None:
+    """Return a message as files have it: text or segments as content; None if it is none."""
+    if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+        return None
+    role = _ROLES.get(message["role"], message["role"])
+    if role not in _KNOWN_ROLES:
+        return None
+    content = message.get("content")
+    if isinstance(content, list):
+        texts = [_text_of_segment(segment) for segment in content]
+        content = "\n".join(text for text in texts if text)
+    elif content is not None and not isinstance(content, str | Mapping):
+        content = json.dumps(content, ensure_ascii=False)
+    if content is None and not message.get("tool_calls"):
+        content = ""
+    named = {name: member for name, member in message.items() if name not in {"role", "content"}}
+    return {"role": role, "content": content, **named}
+
+
+def answer_text(value: Any) -> str:
+    """Return an output as a fixture's text: text as it is, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _text_of_segment(segment: Any) -> str:
+    if isinstance(segment, str):
+        return segment
+    if isinstance(segment, Mapping):
+        text = segment.get("text", segment.get("value"))
+        if isinstance(text, str) and segment.get("type", "text") in {"text", "input_text"}:
+            return text
+        return f"[{segment.get('type', 'segment')}]"
+    return json.dumps(segment, ensure_ascii=False)
+
 
 SHOWN_ID: Final = 12
 """Characters of an id that stand in names of cases and in listings."""
 _FETCHERS: Final = 16
+
+_Records = tuple[dict[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,13 +132,14 @@ class PendingCapture:
 class PendingReader:
     """Reads the captures that wait in a store; each of its objects once, so that pages are cheap.
 
-    Not for several threads at once.
+    Safe in several threads.
     """
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._batches: dict[str, tuple[dict[str, Any], ...]] = {}
+        self._batches: dict[str, dict[str, _Records]] = {}
         self._refused: dict[str, frozenset[str]] = {}
+        self._lock = threading.Lock()
 
     def read(self, dataset: StoredDataset) -> tuple[PendingCapture, ...]:
         """Return the captures that were neither promoted nor refused, the first ones first.
@@ -72,59 +147,47 @@ class PendingReader:
         Lists the dataset's pending objects, and reads those that it has not read yet. An object
         that cannot be read raises `StoreError`.
         """
-        decided = dataset.decided_captures() | self.refused(dataset)
         captures: dict[str, PendingCapture] = {}
-        for record in self._records(dataset):
-            identity, times = record["id"], record.get("times", 1)
-            earlier = captures.get(identity)
-            if earlier is not None:
-                captures[identity] = replace(earlier, times=earlier.times + times)
-            elif identity not in decided:
-                captures[identity] = PendingCapture(identity, record["at"], record, times)
+        with self._lock:
+            decided = self._decided(dataset)
+            for record in chain.from_iterable(self._fetch(dataset).values()):
+                identity, times = record["id"], record.get("times", 1)
+                earlier = captures.get(identity)
+                if earlier is not None:
+                    captures[identity] = replace(earlier, times=earlier.times + times)
+                elif identity not in decided:
+                    captures[identity] = PendingCapture(identity, record["at"], record, times)
         return tuple(captures.values())
 
-    def refused(self, dataset: StoredDataset) -> set[str]:
-        """Return the ids of all captures that were refused."""
+    def sweep(self, dataset: StoredDataset) -> None:
+        """Delete the objects all of whose captures are decided."""
+        with self._lock:
+            decided = self._decided(dataset)
+            for key, records in self._fetch(dataset).items():
+                if all(record["id"] in decided for record in records):
+                    self._store.delete(key)
+
+    def _decided(self, dataset: StoredDataset) -> set[str]:
+        """Return the ids of all captures that were promoted or refused."""
         keys = [info.key for info in self._store.list(dataset.keys.refused_prefix)]
         for key in keys:
             if key not in self._refused:
                 self._refused[key] = frozenset(orjson.loads(self._store.get(key).data)["captures"])
-        return {identity for key in keys for identity in self._refused[key]}
+        return dataset.decided_captures().union(*(self._refused[key] for key in keys))
 
-    def sweep(self, dataset: StoredDataset) -> int:
-        """Delete the objects all of whose captures are decided; return how many."""
-        decided = dataset.decided_captures() | self.refused(dataset)
-        self._fetch(dataset)
-        settled = [
-            key
-            for key, records in self._batches.items()
-            if key.startswith(dataset.keys.pending_prefix)
-            and all(record["id"] in decided for record in records)
-        ]
-        for key in settled:
-            self._store.delete(key)
-            del self._batches[key]
-        return len(settled)
-
-    def _records(self, dataset: StoredDataset) -> Iterator[dict[str, Any]]:
-        for key in self._fetch(dataset):
-            yield from self._batches.get(key, ())
-
-    def _fetch(self, dataset: StoredDataset) -> list[str]:
-        """Read the objects that are new; return the keys of all of them, oldest first."""
+    def _fetch(self, dataset: StoredDataset) -> dict[str, _Records]:
+        """Read the objects that are new; return the records by object, the oldest first."""
         prefix = dataset.keys.pending_prefix
         keys = [info.key for info in self._store.list(prefix)]
-        missing = [key for key in keys if key not in self._batches]
+        known = self._batches.get(prefix, {})
+        missing = [key for key in keys if key not in known]
         if missing:
             with ThreadPoolExecutor(_FETCHERS) as pool:
-                for key, records in zip(missing, pool.map(self._batch, missing), strict=True):
-                    self._batches[key] = records
-        for key in set(self._batches).difference(keys):
-            if key.startswith(prefix):
-                del self._batches[key]
-        return keys
+                known = known | dict(zip(missing, pool.map(self._batch, missing), strict=True))
+        self._batches[prefix] = {key: known[key] for key in keys}
+        return self._batches[prefix]
 
-    def _batch(self, key: str) -> tuple[dict[str, Any], ...]:
+    def _batch(self, key: str) -> _Records:
         try:
             data = decompress_frame(self._store.get(key).data)
             return tuple(orjson.loads(line) for line in data.splitlines())
@@ -158,3 +221,148 @@ def chosen_captures(
         else:
             unknown.append(written)
     return list({capture.id: capture for capture in chosen}.values()), unknown
+
+
+_TAG: Final = "captured"
+_UNSET: Final[Any] = object()
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """What a person said of a capture that becomes a case.
+
+    `input` replaces the captured one. `assertions` are mappings as files write them. Each text of
+    `personal` is masked wherever it stands in the case. `expect_output` gives the case the captured
+    output as its answer and its expected output, `reference_output` as its expected output only.
+    """
+
+    capture: str
+    input: Any = _UNSET
+    assertions: Sequence[Mapping[str, Any]] = ()
+    personal: Collection[str] = ()
+    tags: Sequence[str] = ()
+    expect_output: bool = False
+    reference_output: bool = False
+
+
+class Promoted(NamedTuple):
+    """What a promotion did; `skipped` are captures that others have decided on meanwhile."""
+
+    committed: Committed
+    cases: tuple[Mapping[str, Any], ...]
+    skipped: tuple[str, ...]
+
+
+def promote(
+    store: ObjectStore,
+    name: str,
+    acceptances: Sequence[Acceptance],
+    *,
+    reader: PendingReader | None = None,
+) -> Promoted:
+    """Make cases of captures, in a new version; they wait no more from then on.
+
+    Captures are named by id or by the beginning of one. Raises `UsageError`, and writes nothing, if
+    one of them does not wait.
+    """
+    reader = reader or PendingReader(store)
+    dataset = read_dataset(store, name)
+    captures = _named(reader.read(dataset), [each.capture for each in acceptances], name)
+    accepted = [replace(each, capture=capture.id) for each, capture in
+                zip(acceptances, captures, strict=True)]  # fmt: skip
+    cases = {each.id: case_of(each, acceptance)
+             for each, acceptance in zip(captures, accepted, strict=True)}  # fmt: skip
+    undecided: dict[str, Mapping[str, Any]] = {}
+
+    def propose(current: StoredDataset) -> DatasetChange:
+        decided = current.decided_captures()
+        undecided.clear()
+        undecided.update((key, case) for key, case in cases.items() if key not in decided)
+        return DatasetChange("promote", lines_by_id(undecided.values()), tuple(undecided))
+
+    committed = commit(store, name, propose)
+    reader.sweep(read_dataset(store, name))
+    skipped = tuple(identity for identity in cases if identity not in undecided)
+    return Promoted(committed, tuple(undecided.values()), skipped)
+
+
+def refuse(
+    store: ObjectStore, name: str, ids: Sequence[str], *, reader: PendingReader | None = None
+) -> int:
+    """Refuse captures: they wait no more, and their text is deleted as soon as it can be.
+
+    Return how many. Raises `UsageError`, and refuses none, if one of them does not wait.
+    """
+    reader = reader or PendingReader(store)
+    dataset = read_dataset(store, name)
+    captures = _named(reader.read(dataset), ids, name)
+    if captures:
+        write_refusal(store, dataset, [capture.id for capture in captures])
+        reader.sweep(dataset)
+    return len(captures)
+
+
+def case_of(capture: PendingCapture, acceptance: Acceptance) -> dict[str, Any]:
+    """Return the case that an accepted capture becomes, as a line of a file of tests says it."""
+    metadata = {"captured_at": capture.at, "times": capture.times}
+    if capture.record.get("function"):
+        metadata["function"] = capture.record["function"]
+    if isinstance(capture.record.get("metadata"), Mapping):
+        metadata |= capture.record["metadata"]
+    case: dict[str, Any] = {
+        "id": capture.case_id,
+        "input": case_input(capture.input if acceptance.input is _UNSET else acceptance.input),
+        "tags": list(dict.fromkeys([_TAG, *acceptance.tags])),
+        "metadata": metadata,
+    }
+    if acceptance.assertions:
+        case["assertions"] = [dict(assertion) for assertion in acceptance.assertions]
+    if acceptance.expect_output or acceptance.reference_output:
+        if "output" not in capture.record:
+            raise UsageError(
+                f"capture {capture.id[:12]} ended in an error and has no output to expect; promote "
+                "it without --expect-output"
+            )
+        case["expected_output"] = capture.output
+        if acceptance.expect_output:
+            case["fixtures"] = {"output": answer_text(capture.output)}
+    return masked(case, acceptance.personal)
+
+
+def masked(case: dict[str, Any], personal: Collection[str]) -> dict[str, Any]:
+    """Return a case without these texts, and without personal data that a pattern recognises.
+
+    Only what the case says is masked, not its id.
+    """
+    marked = sorted(filter(None, personal), key=len, reverse=True)
+
+    def cover(value: Any) -> Any:
+        if isinstance(value, str):
+            for text in marked:
+                value = value.replace(text, REDACTED)
+            return mask_personal(value) if marked else value
+        if isinstance(value, Mapping):
+            return {cover(name): cover(member) for name, member in value.items()}
+        if isinstance(value, list | tuple):
+            return [cover(member) for member in value]
+        return value
+
+    if not marked:
+        return case
+    fixed = ("id", "tags")
+    return {name: value if name in fixed else cover(value) for name, value in case.items()}
+
+
+def _named(
+    pending: Sequence[PendingCapture], ids: Sequence[str], name: str
+) -> list[PendingCapture]:
+    captures, unknown = chosen_captures(pending, ids)
+    if unknown:
+        listed = ", ".join(f"'{text}'" for text in unknown[:10])
+        raise UsageError(
+            f"no single pending capture of '{name}' is {listed}; `evalcore dataset show {name} "
+            "--pending` lists them with their ids"
+        )
+    if len(captures) != len(ids):
+        raise UsageError(f"a pending capture of '{name}' is named twice")
+    return captures

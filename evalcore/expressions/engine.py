@@ -8,6 +8,7 @@ and memory; `limits` says where a text runs.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import datetime
 import functools
 import json
@@ -96,21 +97,9 @@ class UnboundedError(Exception):
     """What was evaluated at once has to be evaluated where it can be stopped."""
 
 
-class Opaque:
-    """A value of the scope that is no plain data: it can be passed on and written, and no more."""
-
-    __slots__ = ("_text", "number")
-
-    def __init__(self, number: int, text: str) -> None:
-        self.number, self._text = number, text
-
-    def __repr__(self) -> str:
-        return self._text
-
-
 SCALARS: Final = frozenset({str, int, float, bool, type(None)})
 _DATES: Final = (datetime.date, datetime.datetime, datetime.time, datetime.timedelta, Decimal)
-ATOMS: Final = SCALARS | {range, Opaque, *_DATES}
+ATOMS: Final = SCALARS | {range, *_DATES}
 _VIEWS: Final[tuple[type, ...]] = (type({}.keys()), type({}.values()), type({}.items()))
 _SETS: Final = (set, frozenset)
 _SEQUENCES: Final = (str, list, tuple)
@@ -145,6 +134,29 @@ def size_of(value: Any, most: int = BYTES) -> int:
             return size
         level = below
     raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
+
+
+def plain_data(value: Any, depth: int = 0) -> Any:
+    """Return what a tool gave as plain data: models and dataclasses as mappings, a class derived
+    from a builtin one as that, anything else as its text.
+
+    Raises `LimitError` for a value that is nested too deeply.
+    """
+    if type(value) in ATOMS:
+        return value
+    if depth > DEEPEST:
+        raise LimitError(f"a value is nested deeper than {DEEPEST} levels")
+    if hasattr(value, "model_dump"):
+        value = value.model_dump()
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
+        return {plain_data(k, depth + 1): plain_data(v, depth + 1) for k, v in value.items()}
+    for base in (list, tuple, *_SETS):
+        if isinstance(value, base):
+            return base(plain_data(each, depth + 1) for each in value)
+    atom: Any = next((kind for kind in (str, int, float) if isinstance(value, kind)), None)
+    return without_address(str(value)) if atom is None else atom.__new__(atom, value)
 
 
 def _no_data(value: Any) -> str:

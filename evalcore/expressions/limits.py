@@ -21,12 +21,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
 from evalcore.expressions.engine import (
-    ATOMS,
     SCALARS,
     Code,
     ExpressionError,
     LimitError,
-    Opaque,
     UnboundedError,
     compile_expression,
     compile_script,
@@ -36,7 +34,6 @@ from evalcore.expressions.engine import (
     run_script,
     size_of,
     suggestion,
-    without_address,
 )
 from evalcore.trust.imports import in_thread
 
@@ -50,7 +47,6 @@ _log: Final = logging.getLogger("evalcore.expressions")
 _UNKNOWN: Final = re.compile(r"no variable '(\w+)'")
 _MOST_RECORDS: Final = 1_000
 _TAG: Final = "\0"
-_BASES: Final[tuple[Any, ...]] = (list, tuple, set, frozenset)
 _COLLECTIONS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
     "tuple": tuple,
     "set": set,
@@ -68,8 +64,7 @@ _COLLECTIONS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
 def value_of(code: Code, scope: Mapping[str, Any]) -> Any:
     """Return the value of a compiled expression; what it changes in the scope is changed.
 
-    Values of tools that are no plain data can be returned and written, and no more. Raises
-    `ExpressionError`.
+    Raises `ExpressionError`.
     """
     try:
         return _value_of(code, scope)
@@ -82,30 +77,27 @@ def value_of(code: Code, scope: Mapping[str, Any]) -> Any:
 
 
 def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
-    objects: list[Any] = []
     used = {name: scope[name] for name in code.names if name in scope}
+    source, most = f"${{{code.source.strip()}}}", code.most_bytes
+    if most and all(type(value) in SCALARS or _is_data(value, most) for value in used.values()):
+        with suppress(UnboundedError):
+            return evaluate(code, used)
     try:
-        most = code.most_bytes
-        is_little = all(type(value) in SCALARS or _is_data(value, most) for value in used.values())
-        if not is_little:
-            used = {name: _plain(value, objects) for name, value in used.items()}
-            is_little = sum(map(size_of, used.values())) <= most
-        if most and is_little:
-            with suppress(UnboundedError):
-                return _restored(evaluate(code, used), objects)
+        for value in used.values():
+            size_of(value)
     except (LimitError, TypeError) as error:
-        raise failure_of(error, f"${{{code.source.strip()}}}") from None
+        raise failure_of(error, source) from None
     from evalcore.isolation.pool import Job
 
     job = Job("evalcore.expressions.limits:evaluate_in_worker", (code.source, used))
-    source = f"${{{code.source.strip()}}}"
+    pool = _pool()
     try:
-        answer = _pool().call_blocking(job, SECONDS)
+        answer = pool.start(pool.call(job, timeout_s=SECONDS)).result()
     except TimeoutError:
         raise ExpressionError("LimitError", f"it takes longer than {SECONDS:g} s", source) from None
     except TargetError as error:
         raise ExpressionError("LimitError", f"it takes too much memory: {error}", source) from None
-    value, changed = _taken(answer, source, objects)
+    value, changed = _taken(answer, source)
     for name, new in changed.items():
         _replace(scope[name], new)
     return value
@@ -117,48 +109,6 @@ def _is_data(value: Any, most: int) -> bool:
         return size_of(value, most) <= most
     except (LimitError, TypeError):
         return False
-
-
-def _plain(value: Any, objects: list[Any], depth: int = 0) -> Any:
-    """Return a copy of builtin classes only; `objects` takes what is none of them."""
-    if type(value) in ATOMS:
-        return value
-    if depth > 100:
-        raise LimitError("a value is nested deeper than 100 levels")
-    if isinstance(value, str):
-        return str.__getitem__(value, slice(None))
-    if isinstance(value, int):
-        return int.__pos__(value)
-    if isinstance(value, float):
-        return float.__pos__(value)
-    if isinstance(value, Mapping):
-        return {
-            _plain(key, objects, depth + 1): _plain(each, objects, depth + 1)
-            for key, each in value.items()
-        }
-    for base in _BASES:
-        if isinstance(value, base):
-            return base(_plain(each, objects, depth + 1) for each in value)
-    objects.append(value)
-    try:
-        text = without_address(str(value))
-    except Exception:  # noqa: BLE001 - a tool's own `__str__`
-        text = f"<{type(value).__name__}>"
-    return Opaque(len(objects) - 1, text)
-
-
-def _restored(value: Any, objects: list[Any]) -> Any:
-    """Return a value with the tools' own in the place of what stood for them."""
-    if not objects:
-        return value
-    kind = type(value)
-    if kind is Opaque:
-        return objects[value.number]
-    if kind is dict:
-        return {_restored(k, objects): _restored(each, objects) for k, each in value.items()}
-    if kind in (list, tuple, set, frozenset):
-        return kind(_restored(each, objects) for each in value)
-    return value
 
 
 def _replace(old: Any, new: Any) -> None:
@@ -181,8 +131,6 @@ def encode(value: Any) -> Any:
         if all(type(key) is str and key != _TAG for key in value):
             return {key: encode(each) for key, each in value.items()}
         return {_TAG: "dict", "of": [[encode(k), encode(each)] for k, each in value.items()]}
-    if kind is Opaque:
-        return {_TAG: "value", "of": value.number}
     if kind is range:
         members: list[Any] = [value.start, value.stop, value.step]
     elif kind is timedelta:
@@ -196,26 +144,24 @@ def encode(value: Any) -> Any:
     return {_TAG: kind.__name__, "of": members}
 
 
-def decode(raw: Any, objects: list[Any]) -> Any:
-    """Return what `encode` made JSON of; `objects` are the values that `Opaque` stands for."""
+def decode(raw: Any) -> Any:
+    """Return what `encode` made JSON of."""
     if isinstance(raw, list):
-        return [decode(each, objects) for each in raw]
+        return [decode(each) for each in raw]
     if not isinstance(raw, dict):
         return raw
     if _TAG not in raw:
-        return {key: decode(each, objects) for key, each in raw.items()}
-    if raw[_TAG] == "value":
-        return objects[raw["of"]]
-    return _COLLECTIONS[raw[_TAG]](decode(raw["of"], objects))
+        return {key: decode(each) for key, each in raw.items()}
+    return _COLLECTIONS[raw[_TAG]](decode(raw["of"]))
 
 
-def _taken(answer: Any, source: str, objects: list[Any]) -> tuple[Any, dict[str, Any]]:
+def _taken(answer: Any, source: str) -> tuple[Any, dict[str, Any]]:
     """Return a worker's value and what it changed; raise `ExpressionError`."""
     for record in answer["log"]:
         _log.info("%s", record)
     if "kind" in answer:
         raise ExpressionError(answer["kind"], answer["reason"], answer.get("source", source))
-    return decode(answer["value"], objects), decode(answer["changed"], objects)
+    return decode(answer["value"]), decode(answer["changed"])
 
 
 @cache
@@ -271,19 +217,20 @@ async def script_result(
     """
     from evalcore.isolation.pool import Job
 
-    code, objects = compile_script(source), list[Any]()
-    failures: list[Exception] = []
+    code, failures = compile_script(source), list[Exception]()
+    used = {name: scope[name] for name in code.names if name in scope and name not in tools}
     try:
-        used = {n: _plain(scope[n], objects) for n in code.names if n in scope and n not in tools}
-    except LimitError as error:
+        for each in used.values():
+            size_of(each)
+    except (LimitError, TypeError) as error:
         raise failure_of(error, "script") from None
     async with _clock() as stopped:
 
         async def answer(name: str, value: Any) -> Any:
-            values, named = decode(value, objects)
+            values, named = decode(value)
             with stopped():
                 try:
-                    return _plain(await tools[name](*values, **named), objects)
+                    return await tools[name](*values, **named)
                 except Exception as error:  # of a tool; it is raised where the script is awaited
                     failures.append(error)
                     raise TargetError("tool", str(error)) from error
@@ -297,7 +244,7 @@ async def script_result(
             raise ExpressionError("LimitError", reason, "script") from None
     if failures and "kind" in taken:
         raise failures[0]
-    return _taken(taken, "script", objects)[0]
+    return _taken(taken, "script")[0]
 
 
 @asynccontextmanager

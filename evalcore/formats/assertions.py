@@ -12,13 +12,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final, Required
+from typing import Annotated, Any, Final, NamedTuple, Required
 
 from pydantic import Field, ValidationError, with_config
 
-from evalcore.checks.base import STRICT, AssertionValueError
-from evalcore.checks.dialects import AssertionType, WorkflowKeys, assertion_types
-from evalcore.checks.registry import ANY, AWAITED, Dialect
+from evalcore.checks.base import AssertionValueError, Check
+from evalcore.checks.registry import (
+    ANY,
+    AWAITED,
+    AssertionType,
+    Dialect,
+    WorkflowKeys,
+    assertion_types,
+    find_check,
+)
+from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Renames
 from evalcore.formats.graders import (
@@ -35,7 +43,7 @@ from evalcore.jsonvalues import PathSyntaxError
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import PRIMARY_PATH, ROOTS, parse_path
 from evalcore.problems import Problems
-from evalcore.shapes import CUSTOM_TYPE, adapter
+from evalcore.shapes import CUSTOM_TYPE, STRICT, adapter
 from evalcore.trust.secrets import escaped
 from evalcore.wording import Loc, describe, suggest, suggest_assertion
 
@@ -78,6 +86,19 @@ def _spellings(dialect: Dialect) -> Mapping[str, AssertionType]:
     return {spelling: kind for kind in kinds for spelling in kind.spellings}
 
 
+class _Like(NamedTuple):
+    """An assertion that says its type and perhaps a text, from which others are made.
+
+    `field` is the one that holds the text; None where a text has to be read as any other is.
+    `texts` has the assertions by their texts.
+    """
+
+    assertion: Assertion
+    keys: int
+    field: str | None
+    texts: dict[str, Assertion]
+
+
 class AssertionReader:
     """Reads the assertions of a file; those that test files write alike are one object.
 
@@ -106,6 +127,7 @@ class AssertionReader:
         self._including: list[Path] = []
         # By what was validated: `1` and `true` are told apart there.
         self._validated: dict[tuple[tuple[str, Any], ...], Assertion] = {}
+        self._likes: dict[str, _Like] = {}
 
     def read_all(self, raw: Any, loc: Loc, problems: Problems, label: str = "") -> list[Assertion]:
         """Return the assertions of a list; every mistake in them is noted.
@@ -115,7 +137,9 @@ class AssertionReader:
         assertions: list[Assertion] = []
         criteria: Any = None
         for index, entry in enumerate(raw or ()):
-            if not isinstance(entry, str) or entry in _spellings(_TEST):
+            if type(entry) is dict and (known := self._known(entry)) is not None:
+                assertions.append(known)
+            elif not isinstance(entry, str) or entry in _spellings(_TEST):
                 assertions += self._read_entry(entry, (*loc, index), problems, label)
             elif criteria is None:
                 texts = [text for text in raw if isinstance(text, str)]
@@ -123,6 +147,46 @@ class AssertionReader:
                 criteria = {"type": "rubrics", "criteria": texts, "weight": len(texts)}
                 assertions += self._read_entry(criteria, (*loc, index), problems, label)
         return assertions
+
+    def _known(self, raw: dict[str, Any]) -> Assertion | None:
+        """Return the assertion if one like it, but for its text, was read; else None."""
+        name = raw.get("type")
+        like = self._likes.get(name) if type(name) is str else None
+        if like is None:
+            return None
+        assertion, keys, field, texts = like
+        if len(raw) != keys:
+            return None
+        if keys == 1:
+            return assertion
+        text = raw.get("value")
+        if type(text) is not str:
+            return None
+        known = texts.get(text)
+        if known is None and field is not None and text.strip(ECMASCRIPT_TRIMMED):
+            word, check, _, params, block, weight, required, negate, *_ = assertion
+            title, params = f"{word}-{text[:_LONGEST_NAME]}", {**params, field: text}
+            known = Assertion(word, check, title, params, block, weight, required, negate)
+            # What many tests repeat comes up early; values of a test's own would fill any cache.
+            if len(texts) < MAX_SHARED_ASSERTIONS:
+                texts[text] = known
+        return known
+
+    def _note_like(
+        self, kind: AssertionType, written: Mapping[str, Any], assertion: Assertion
+    ) -> None:
+        """Keep the assertion of a test file if others can be made from it."""
+        keys, text = len(written), written.get("value")
+        says_more = keys > 1 and not (keys == 2 and isinstance(text, str))
+        if self._dialect is not _TEST or kind.word.reads is not None or says_more:
+            return
+        check = find_check(assertion.check)
+        field = kind.keys.get("value")
+        if check.faults is not Check.faults or assertion.params.get(str(field)) != text:
+            field = None
+        like = self._likes.setdefault(written["type"], _Like(assertion, keys, field, {}))
+        if isinstance(text, str) and keys == like.keys and len(like.texts) < MAX_SHARED_ASSERTIONS:
+            like.texts[text] = assertion
 
     def read_members(self, raw: Sequence[Any], loc: Loc, problems: Problems) -> list[Assertion]:
         """Return the assertions of a composite; every mistake in them is noted."""
@@ -257,6 +321,8 @@ class AssertionReader:
         is_full = len(self._validated) >= MAX_SHARED_ASSERTIONS
         if key is not None and assertion is not None and not is_full and "required" not in written:
             self._validated[key] = assertion
+            if kind is not None:
+                self._note_like(kind, written, assertion)
         return assertion
 
     def _new(

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache, partial, reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn, cast
 
@@ -305,173 +306,163 @@ class Lines:
         return line, node, ()
 
 
-def _find(lines: Lines | int | None, loc: Loc) -> tuple[int | None, Any, Loc]:
-    return lines.find(loc) if isinstance(lines, Lines) else (lines, lines, loc)
+Placed = tuple[Any, Any]
+"""A value, and its line or `Lines`."""
 
 
-class _Open:
-    """A collection that is being read, and its lines."""
+class _YamlReader:
+    """Reads the one document of a text; raises `RefusedError` and PyYAML's errors."""
 
-    __slots__ = ("anchor", "key", "lines", "merged", "size", "value")
+    def __init__(self, text: str, dialect: Dialect) -> None:
+        self._following: Callable[[], Any] = _Parser(text).get_event
+        self._dialect = dialect
+        # A value, its lines and how many values it has; None while it is being read.
+        self._anchors: dict[str, tuple[Any, Any, int] | None] = {}
+        self._size = 0
 
-    def __init__(self, value: Any, lines: Lines, anchor: str | None = None, size: int = 0) -> None:
-        self.value, self.lines, self.anchor, self.size = value, lines, anchor, size
-        # The text, value and line of a key whose value follows.
-        self.key: tuple[str, Any, int] | None = None
-        self.merged: list[tuple[Any, int]] = []
-
-    def put(self, value: Any, node: Any, text: str, line: int) -> None:
-        """Put a value where the next one belongs: into a list, or as key (its text) or value."""
-        mapping = self.value
-        if type(mapping) is list:
-            mapping.append(value)
-            self.lines.members.append(node)
-            return
-        if (key := self.key) is None:
-            if type(value) in _COLLECTIONS:
-                message = "not valid YAML: a key must be text, not a list or a mapping"
-                raise RefusedError(line, message)
-            if value in mapping:
-                first = list(self.lines.members.values())[list(mapping).index(value)][0]
-                raise RefusedError(line, f"duplicate key {value!r} (first at line {first})")
-            self.key = (text, value, line)
-            return
-        self.key = None
-        if key[1] is _MERGE_KEY:
-            self.merged.append((value, line))
-        else:
-            mapping[key[1]] = value
-            self.lines.members[key[0]] = (key[2], node)
-
-    def close(self) -> None:
-        """Lay what is written over what is merged, which is complete only now."""
-        if not self.merged:
-            return
-        written = dict(self.value)
-        self.value.clear()
-        for value, line in self.merged:
-            for each in value[::-1] if isinstance(value, list) else [value]:
-                if not isinstance(each, dict):
-                    message = "not valid YAML: '<<' takes a mapping or a list of mappings"
-                    raise RefusedError(line, message)
-                self.value.update(each)
-        self.value.update(written)
-
-
-class _MergeKey:
-    """In place of the key `<<`."""
-
-
-_MERGE_KEY: Final = _MergeKey()
-_COLLECTIONS: Final = (list, dict)
-
-
-def _read_yaml(text: str, dialect: Dialect) -> tuple[Any, Lines | int | None]:  # noqa: C901, PLR0912, PLR0915  (one loop over events)
-    """Return the one document of a text and its lines; raise `RefusedError` and PyYAML's errors."""
-    following: Callable[[], Any] = _Parser(text).get_event
-    frame = _Open([], Lines(1, []))
-    opened: list[_Open] = []
-    anchors: dict[str, tuple[Any, Any, int]] = {}
-    size = documents = 0
-    while (kind := type(event := following())) is not yaml.StreamEndEvent:
-        if kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            frame.close()
-            if frame.anchor:
-                anchors[frame.anchor] = (frame.value, frame.lines, size - frame.size + 1)
-            frame = opened.pop()
-            continue
-        if kind not in _NODES:
+    def document(self) -> Placed:
+        read: Placed | None = None
+        while (kind := type(event := self._following())) is not yaml.StreamEndEvent:
             if kind is yaml.DocumentStartEvent:
-                documents += 1
-                if documents > 1:
+                if read is not None:
                     raise RefusedError(event.start_mark.line + 1, _SEVERAL)
-            continue
-        line = event.start_mark.line + 1
-        size += 1
-        if size > MAX_VALUES:
-            raise RefusedError(None, _TOO_MANY)
-        anchor = event.anchor
+                read = self._read(self._following(), 0)
+        return read or (None, None)
+
+    def _read(self, event: Any, depth: int) -> Placed:
+        line, anchor = event.start_mark.line + 1, event.anchor
+        before = self._size
+        self._count(1, None, _TOO_MANY)
+        kind = type(event)
         if kind is yaml.AliasEvent:
-            if any(each.anchor == anchor for each in (*opened, frame)):
-                raise RefusedError(line, f"the alias *{anchor} contains itself")
-            if anchor not in anchors:
-                raise _NotYamlError(line, f"not valid YAML: {_YAML[0][1]}")
-            value, node, more = anchors[anchor]
-            size += more - 1
-            if size > MAX_VALUES:
-                raise RefusedError(line, f"aliases expand to more than {MAX_VALUES} values")
-            frame.put(value, node, anchor, line)
-            continue
-        if anchor and (
-            anchor in anchors or any(each.anchor == anchor for each in (*opened, frame))
-        ):
-            raise _NotYamlError(line, "not valid YAML: the same anchor is defined twice")
+            return self._alias(anchor, line)
+        if anchor:
+            if anchor in self._anchors:
+                raise _NotYamlError(line, "not valid YAML: the same anchor is defined twice")
+            self._anchors[anchor] = None
         if kind is yaml.ScalarEvent:
-            value, written = event.value, event.value
-            node = line
-            if event.tag is not None:
-                value = _tagged(event, line, dialect)
-                if event.tag in dialect.tags:
-                    node = Lines(line, written)
-            elif not event.style:
-                if written == _MERGE and type(frame.value) is dict and frame.key is None:
-                    value = _MERGE_KEY
-                else:
-                    value = plain_scalar(written, line, infinite=dialect.infinite)
-            if anchor:
-                anchors[anchor] = (value, node, 1)
-            frame.put(value, node, written, line)
-            continue
-        tag, is_list = event.tag, kind is yaml.SequenceStartEvent
-        if tag in dialect.tags:
-            dialect.tags[tag](tag, None, line)
+            read = self._scalar(event, line)
+        else:
+            read = self._collection(event, kind is yaml.SequenceStartEvent, line, depth)
+        if anchor:
+            self._anchors[anchor] = (*read, self._size - before)
+        return read
+
+    def _count(self, more: int, line: int | None, message: str) -> None:
+        self._size += more
+        if self._size > MAX_VALUES:
+            raise RefusedError(line, message)
+
+    def _alias(self, name: str, line: int) -> Placed:
+        if name not in self._anchors:
+            raise _NotYamlError(line, f"not valid YAML: {_YAML[0][1]}")
+        if (named := self._anchors[name]) is None:
+            raise RefusedError(line, f"the alias *{name} contains itself")
+        value, node, size = named
+        self._count(size - 1, line, f"aliases expand to more than {MAX_VALUES} values")
+        return value, node
+
+    def _scalar(self, event: Any, line: int) -> Placed:
+        if event.tag is not None:
+            value = _tagged(event, line, self._dialect)
+            return value, Lines(line, event.value) if event.tag in self._dialect.tags else line
+        if event.style:
+            return event.value, line
+        return plain_scalar(event.value, line, infinite=self._dialect.infinite), line
+
+    def _collection(self, event: Any, is_list: bool, line: int, depth: int) -> Placed:
+        tag = event.tag
+        if tag in self._dialect.tags:
+            self._dialect.tags[tag](tag, None, line)
         if tag not in {None, "!", f"{_TAG}seq" if is_list else f"{_TAG}map"}:
             raise _unsupported(tag, line)
-        if len(opened) >= MAX_DEPTH:
+        if depth >= MAX_DEPTH:
             raise RefusedError(line, f"nested deeper than {MAX_DEPTH} levels")
-        inner = _Open([], Lines(line, [])) if is_list else _Open({}, Lines(line, {}))
-        inner.anchor, inner.size = anchor, size
-        frame.put(inner.value, inner.lines, "", line)
-        opened.append(frame)
-        frame = inner
-    if not frame.value:
-        return None, None
-    return frame.value[0], frame.lines.members[0]
+        read, end = self._read, yaml.SequenceEndEvent
+        if not is_list:
+            return self._mapping(line, depth + 1)
+        values, nodes = [], []
+        while type(inner := self._following()) is not end:
+            value, node = read(inner, depth + 1)
+            values.append(value)
+            nodes.append(node)
+        return values, Lines(line, nodes)
+
+    def _mapping(self, line: int, depth: int) -> Placed:
+        following, read = self._following, self._read
+        mapping: dict[Any, Any] = {}
+        lines: dict[str, Any] = {}
+        merged: list[Any] = []
+        while type(inner := following()) is not yaml.MappingEndEvent:
+            at = inner.start_mark.line + 1
+            is_merge = type(inner) is yaml.ScalarEvent and inner.value == _MERGE
+            if is_merge and not inner.style and inner.tag is None:
+                merged += self._merged(read(following(), depth)[0], at)
+                continue
+            key, _ = read(inner, depth)
+            if isinstance(key, list | dict):
+                message = "not valid YAML: a key must be text, not a list or a mapping"
+                raise RefusedError(at, message)
+            if key in mapping:
+                first = list(lines.values())[list(mapping).index(key)][0]
+                raise RefusedError(at, f"duplicate key {key!r} (first at line {first})")
+            mapping[key], node = read(following(), depth)
+            lines[key if type(key) is str else str(getattr(inner, "value", key))] = at, node
+        if merged:
+            mapping = {**reduce(or_, merged), **mapping}
+        return mapping, Lines(line, lines)
+
+    def _merged(self, value: Any, line: int) -> list[dict[Any, Any]]:
+        """Return the mappings of `<<`, the one that counts most last."""
+        mappings = value[::-1] if isinstance(value, list) else [value]
+        if not all(isinstance(each, dict) for each in mappings):
+            message = "not valid YAML: '<<' takes a mapping or a list of mappings"
+            raise RefusedError(line, message)
+        return mappings
 
 
 def _json_lines(text: str) -> Lines | int:
     """Return the lines of a JSON text that is known to be valid."""
-    frame, opened = _Open([], Lines(1, [])), list[_Open]()
     line, end = 1, 0
+    # Of each open list or mapping its lines; of a mapping a key, and its line, whose value follows.
+    opened, keys = [Lines(1, [])], [("", 0)]
     for token in _JSON_TOKEN.finditer(text):
         line += text.count("\n", end, token.start())
-        end = token.start()
-        word = token[0]
-        if word in {"]", "}"}:
-            frame = opened.pop()
-        elif word in {"[", "{"}:
-            inner = _Open([], Lines(line, [])) if word == "[" else _Open({}, Lines(line, {}))
-            frame.put(inner.value, inner.lines, "", line)
-            opened.append(frame)
-            frame = inner
-        elif word not in {",", ":"}:
-            is_key = type(frame.value) is dict and frame.key is None
-            key = json.loads(word) if is_key else ""
-            frame.put(key, line, key, line)
-    found: Lines | int = frame.lines.members[0]
+        end, word = token.start(), token[0]
+        if word in ",:":
+            continue
+        if word in "]}":
+            opened.pop()
+            keys.pop()
+            continue
+        members, key = opened[-1].members, keys[-1]
+        node: Any = line
+        if word in "[{":
+            node = Lines(line, [] if word == "[" else {})
+        if isinstance(members, list):
+            members.append(node)
+        elif not key[1]:
+            keys[-1] = (json.loads(word), line)
+            continue
+        else:
+            members[key[0]] = (key[1], node)
+            keys[-1] = ("", 0)
+        if node is not line:
+            opened.append(node)
+            keys.append(("", 0))
+    found: Lines | int = opened[0].members[0]
     return found
 
-
-_NODES: Final = frozenset(
-    [yaml.ScalarEvent, yaml.AliasEvent, yaml.SequenceStartEvent, yaml.MappingStartEvent]
-)
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_JSON_MARKS = 10_000_000
 _LOOKED_AT = 8192
-_PIECE_BYTES = 1 << 20
-_COMPRESSED: Final = (".gz", ".zst", ".bz2", ".xz", ".zip")
-_SPREADSHEETS: Final = (".xlsx", ".xlsm", ".xls", ".ods")
+_OTHER_FILES: Final = {
+    (".xlsx", ".xlsm", ".xls", ".ods"): "is a spreadsheet; save it as CSV, with a test in each row",
+    (".tsv",): "rename it to *.csv, where columns may be separated by tabs",
+    (".ndjson",): "rename it to *.jsonl, which has a JSON value in each line",
+    (".gz", ".zst", ".bz2", ".xz", ".zip"): "is compressed; name the unpacked file",
+}
 
 TOO_LARGE: Final = "a number of more than 64 bits; write it in quotes if it is meant as text"
 _TOO_MANY = "holds too many values for one document; use JSONL or Parquet, which are streamed"
@@ -491,7 +482,8 @@ class Document:
 
     def find(self, loc: Loc) -> tuple[int | None, Any, Loc]:
         """Return the line of what exists of a path, what stands there, and the rest of the path."""
-        return _find(self.lines(), loc)
+        lines = self.lines()
+        return lines.find(loc) if isinstance(lines, Lines) else (lines, lines, loc)
 
     def locate(self, loc: Loc) -> int | None:
         """Return the line (from 1) of a path, or of the deepest part of it that exists."""
@@ -526,9 +518,9 @@ def read_bytes(path: Path, name: str) -> bytes:
     try:
         if path.is_dir():
             raise_problem(name, None, "is a folder; name a suite file")
-        size = path.stat().st_size
-        data = b"" if size > MAX_FILE_BYTES else _read_at_most(path, MAX_FILE_BYTES + 1)
-        if max(size, len(data)) > MAX_FILE_BYTES:
+        with path.open("rb") as file:  # a device may never end
+            data = file.read(MAX_FILE_BYTES + 1)
+        if len(data) > MAX_FILE_BYTES:
             limit = MAX_FILE_BYTES // 2**20
             raise_problem(
                 name, None, f"larger than {limit} MiB; use JSONL or Parquet, which are streamed"
@@ -538,17 +530,6 @@ def read_bytes(path: Path, name: str) -> bytes:
         raise_problem(name, None, "no such file")
     except OSError as error:
         raise_problem(name, None, f"cannot be read: {error.strerror}")
-
-
-def _read_at_most(path: Path, most: int) -> bytes:
-    """Return what a file holds, or its start: a device may never end."""
-    if path.is_file():
-        return path.read_bytes()
-    data = bytearray()
-    with path.open("rb") as file:
-        while len(data) < most and (piece := file.read(_PIECE_BYTES)):
-            data += piece
-    return bytes(data)
 
 
 def parse_document(
@@ -568,7 +549,9 @@ def parse_document(
         _refuse_separators(text, file)
     # Only messages need lines: the text is read again for the first of them.
     silent = Dialect(dialect.infinite, dict.fromkeys(dialect.tags, _nothing))
-    read = partial(_json_lines, text) if is_json else lambda: _read_yaml(text, silent)[1]
+    read = (
+        partial(_json_lines, text) if is_json else lambda: _YamlReader(text, silent).document()[1]
+    )
     return Document(file, value, hashlib.sha256(data).hexdigest(), cache(read))
 
 
@@ -578,14 +561,9 @@ def _nothing(tag: str, text: str | None, line: int) -> None:
 
 def decode(data: bytes, file: str) -> str:
     """Return UTF-8 text (a byte-order mark is dropped); raise `LoadError` with the line."""
-    if file.lower().endswith(_SPREADSHEETS):
-        raise_problem(file, None, "is a spreadsheet; save it as CSV, with a test in each row")
-    if file.lower().endswith(".tsv"):
-        raise_problem(file, None, "rename it to *.csv, where columns may be separated by tabs")
-    if file.lower().endswith(".ndjson"):
-        raise_problem(file, None, "rename it to *.jsonl, which has a JSON value in each line")
-    if file.lower().endswith(_COMPRESSED):
-        raise_problem(file, None, "is compressed; name the unpacked file")
+    for endings, advice in _OTHER_FILES.items():
+        if file.lower().endswith(endings):
+            raise_problem(file, None, advice)
     refuse_utf16(data, file)
     try:
         return data.decode("utf-8-sig")
@@ -620,11 +598,16 @@ def parse_row(data: bytes) -> Storable:
     """
     try:
         return Storable(parse_json(data))
-    except ValueError:
-        if any(mark in data for mark in _NOT_STRICT):
-            with suppress(ValueError):
-                return storable(parse(data.decode(), pairs=_unique))
-        raise
+    except ValueError as error:
+        return parse_written(data, error)
+
+
+def parse_written(data: bytes, error: ValueError) -> Storable:
+    """Parse JSON that `parse_json` refused with this error, as `parse_row` does."""
+    if any(mark in data for mark in _NOT_STRICT):
+        with suppress(ValueError):
+            return storable(parse(data.decode(), pairs=_unique))
+    raise error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -694,7 +677,9 @@ def _parse_json(data: bytes) -> Any:
         line = int(position[1]) if position else None
         raise RefusedError(line, f"not valid JSON: {json_reason(error)}") from error
     if (loc := too_large_at(data, value)) is not None:
-        raise RefusedError(_find(_json_lines(data.decode("utf-8-sig")), loc)[0], TOO_LARGE)
+        lines = _json_lines(data.decode("utf-8-sig"))
+        line = lines.find(loc)[0] if isinstance(lines, Lines) else lines
+        raise RefusedError(line, TOO_LARGE)
     return value
 
 
@@ -727,7 +712,7 @@ def _too_large_at(value: Any, loc: Loc) -> Loc | None:
 def _parse_yaml(text: str, dialect: Dialect) -> Any:
     try:
         with collector_paused():
-            return _read_yaml(text, dialect)[0]
+            return _YamlReader(text, dialect).document()[0]
     except yaml.MarkedYAMLError as error:
         raise _NotYamlError(*yaml_reason(error, text)) from error
     except yaml.reader.ReaderError as error:
@@ -740,31 +725,16 @@ def _parse_yaml(text: str, dialect: Dialect) -> Any:
         raise _NotYamlError(line, message) from error
 
 
-_NUMBERED: Final = "\\U"
-
-
 def yaml_text(content: Mapping[str, Any]) -> str:
     """Return the text of a file, its keys in their order."""
-    text = _dumped(content, _CoreDumper)
-    # libyaml writes an emoji as its number, PyYAML's own emitter, ten times slower, as it is.
-    return _dumped(content, _WideDumper) if _NUMBERED in text else text
-
-
-def _dumped(content: Mapping[str, Any], dumper: type[Any]) -> str:
-    text: str = yaml.dump(content, Dumper=dumper, sort_keys=False, allow_unicode=True, width=100)
+    text: str = yaml.dump(
+        content, Dumper=_CoreDumper, sort_keys=False, allow_unicode=True, width=100
+    )
     return text
 
 
-class _CoreDumper(yaml.CSafeDumper):
+class _CoreDumper(yaml.SafeDumper):  # libyaml's writes an emoji as its number
     """Quotes each text that YAML 1.2's core schema or YAML 1.1 reads as something else."""
-
-    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
-        """Write equal values each time: anchors are hard to read."""
-        return True
-
-
-class _WideDumper(yaml.SafeDumper):
-    """The same for texts with characters beyond U+FFFF."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - PyYAML's signature
         """Write equal values each time: anchors are hard to read."""
@@ -794,4 +764,3 @@ def _is_literal_text(text: str) -> bool:
 
 
 _CoreDumper.add_representer(str, _represent_text)
-_WideDumper.add_representer(str, _represent_text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -254,11 +254,9 @@ class GraderReader(NamedTuple):
     def _use(self, name: str | None, *loc: str | int) -> None:
         self.graders.use(name, (*self.loc, *loc), self.problems)
 
-    def use_judges(self, names: Iterable[str], *loc: str | int) -> None:
-        """Take these targets as judges, and the suite's; note names that no target has."""
+    def use_judge(self, *loc: str | int) -> None:
+        """Take the suite's judge; note that there is none."""
         self._use(None, *loc)
-        for index, name in enumerate(names):
-            self._use(name, *loc, index)
 
     def compare_fields(self, fields: Mapping[str, bool]) -> None:
         """Note fields that are compared with the expected output's, and which are required."""

@@ -13,12 +13,12 @@ from evalcore.formats.sources import file_tests
 from evalcore.model.evidence import NOTHING
 from evalcore.model.scoring import reaches
 from evalcore.problems import Problems, raise_all
-from evalcore.wording import Loc, describe
+from evalcore.wording import Loc, describe, value_text
 
-_HUMAN: Final = ("label", "human", "human_label")
-_JUDGE: Final = ("judge", "judge_label", "verdict")
-_PASSES: Final = frozenset({"pass", "passed", "yes", "true", "good", "correct", "1"})
-_FAILS: Final = frozenset({"fail", "failed", "no", "false", "bad", "incorrect", "0"})
+_WORDS: Final = {
+    **dict.fromkeys(("pass", "passed", "yes", "true", "good", "correct"), 1.0),
+    **dict.fromkeys(("fail", "failed", "no", "false", "bad", "incorrect"), 0.0),
+}
 
 
 class Label(NamedTuple):
@@ -63,25 +63,28 @@ def read_labels(path: Path, threshold: float) -> list[Label]:
 def _label(
     raw: dict[str, Any], default_id: str, threshold: float, loc: Loc, problems: Problems
 ) -> Label | None:
+    before = problems.count
+    # A column that no test has is metadata.
     metadata = dict(raw.get("metadata") or {})
-    human = _verdict(raw, metadata, _HUMAN, threshold, loc, problems)
-    judged = _verdict(raw, metadata, _JUDGE, threshold, loc, problems)
-    if human is None:
-        if problems.count == 0 or not any(key in raw or key in metadata for key in _HUMAN):
-            problems.add(loc, "has no 'label': what people said, pass or fail")
-        return None
+    written = {key: metadata.pop(key, raw.get(key)) for key in ("label", "judge")}
+    verdicts = {
+        key: _passes(value, threshold, (*loc, key), problems)
+        for key, value in written.items()
+        if value is not None
+    }
     fixture = raw.get("fixtures")
     output = fixture.get("output") if isinstance(fixture, Mapping) else raw.get("output")
-    if output is None and judged is None:
+    if "label" not in verdicts:
+        problems.add(loc, "has no 'label': what people said, pass or fail")
+    elif output is None and "judge" not in verdicts:
         problems.add(loc, "has no 'output' that a judge could be asked about, and no 'judge'")
+    if problems.count > before:
         return None
-    for key in (*_HUMAN, *_JUDGE):
-        metadata.pop(key, None)
     return Label(
         id=str(raw.get("id") or default_id),
-        human=human,
+        human=verdicts["label"],
         output=None if output is None else str(output),
-        judged=judged,
+        judged=verdicts.get("judge"),
         input=raw.get("input"),
         expected_output=raw.get("expected_output"),
         criteria=raw.get("criteria"),
@@ -89,27 +92,12 @@ def _label(
     )
 
 
-def _verdict(
-    raw: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    keys: tuple[str, ...],
-    threshold: float,
-    loc: Loc,
-    problems: Problems,
-) -> bool | None:
-    key = next((key for key in keys if key in raw or key in metadata), None)
-    if key is None:
-        return None
-    value = raw[key] if key in raw else metadata[key]
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, str):
-        word = value.strip().lower()
-        if word in _PASSES | _FAILS:
-            return word in _PASSES
-        with suppress(ValueError):
-            value = float(word)
-    if isinstance(value, int | float) and 0 <= value <= 1:
-        return reaches(value, threshold)
-    problems.add((*loc, key), f"is pass or fail, or a score from 0 to 1, not {describe(value)}")
-    return None
+def _passes(value: Any, threshold: float, loc: Loc, problems: Problems) -> bool:
+    """Return whether a verdict is one of passing; note what is none."""
+    word = value_text(value).strip().lower()
+    with suppress(ValueError):
+        score = _WORDS[word] if word in _WORDS else float(word)
+        if 0 <= score <= 1:
+            return score == 1 if word in _WORDS else reaches(score, threshold)
+    problems.add(loc, f"is pass or fail, or a score from 0 to 1, not {describe(value)}")
+    return False

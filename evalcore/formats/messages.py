@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,23 +18,15 @@ _ROLES: Final = ("system", "user", "assistant", "tool")
 _FILE_SEGMENTS: Final = frozenset({"file", "image"})
 _WITH_MESSAGES: Final = ("input", "expected_output")
 _FILE: Final = "file://"
-_TEXTS: Final = (
-    "input",
-    "criteria",
-    "expected_outcome",
-    "expected_output",
-    "rubrics",
-    "value",
-    "output",
-    "rubric",
-    "prompt_template",
-    "system_prompt",
-    "task",
-    "body_template",
+# Below these keys an author's texts may be named by their files, and below the others not.
+_TEXTS: Final = frozenset(
+    {
+        *("input", "inputs", "vars", "fixtures", "criteria", "value", "rubric", "rubrics"),
+        *("expected_output", "expected_outcome", "output"),
+        *("prompt_template", "system_prompt", "task", "body_template"),
+    }
 )
-_NAMED_TEXTS: Final = ("vars", "input", "inputs")
-_INNER_TEXTS: Final = ("content", "outcome", "description")
-_LISTS: Final = ("assertions", "assert", "evaluators", "members", "turns", "exits")
+_NO_TEXTS: Final = frozenset({"args", "metadata", "targets", "workspace"})
 _LARGEST_REFERENCE: Final = 64 * 1024
 
 
@@ -68,102 +60,50 @@ def with_plain_messages(test: Any) -> Any:
     return {**test, **plain} if plain else test
 
 
-def read_named_texts(written: Any, origin: InputOrigin) -> Any:
-    """Return an author's test, case, suite level, block or soul with the texts of files it names.
+def read_named_texts(written: Any, origin: InputOrigin, *, reads: bool = False) -> Any:
+    """Return a part of an author's file with the texts of the files that it names.
 
-    `file://NAME` is read where a text stands that is asked, answered, expected or compared. A file
-    that is not there, lies outside the repository or is no text is noted.
+    `file://NAME` is read where a text stands that is asked, answered, expected or compared, and as
+    the prompt of a workflow; `reads` says that `written` is such a text. A file that is not there,
+    lies outside the repository or is no text is noted.
     """
+    if isinstance(written, str):
+        return _named_text(written, origin) if reads and written.startswith(_FILE) else written
+    if isinstance(written, list):
+        return [
+            read_named_texts(each, origin.below(index), reads=reads)
+            for index, each in enumerate(written)
+        ]
     if not isinstance(written, dict):
         return written
-    read = dict(written)
-    for key, value in written.items():
-        at = origin.below(key)
-        if key in _NAMED_TEXTS and isinstance(value, dict) and not is_message(value):
-            read[key] = {name: named_text(each, at.below(name)) for name, each in value.items()}
-        elif key in _TEXTS:
-            read[key] = named_text(value, at)
-        elif key in _LISTS and isinstance(value, list):
-            read[key] = [
-                read_named_texts(each, at.below(index)) for index, each in enumerate(value)
-            ]
-        elif key == "execution":
-            read[key] = read_named_texts(value, at)
-        elif key == "config" and isinstance(value, dict) and "rubric" in value:
-            read[key] = {**value, "rubric": named_text(value["rubric"], at.below("rubric"))}
-        elif key == "fixtures" and isinstance(value, dict):
-            read[key] = {name: _fixture(each, at.below(name)) for name, each in value.items()}
+    named = written.get("type")
+    below = reads and not (isinstance(named, str) and named in _FILE_SEGMENTS)
+    read = {}
+    for key, each in written.items():
+        if key in _NO_TEXTS:
+            read[key] = each
+        elif key == "config":
+            rubric = isinstance(each, dict) and each.get("rubric")
+            at = origin.below(key).below("rubric")
+            own = {"rubric": read_named_texts(rubric, at, reads=True)} if rubric else {}
+            read[key] = {**each, **own} if own else each
+        else:
+            # `value` of a segment is a file's name, `$ref` one of a schema.
+            inner = below and not str(key).startswith("$")
+            is_text = inner or (key in _TEXTS and below == reads)
+            read[key] = read_named_texts(each, origin.below(key), reads=is_text)
     return read
 
 
-def read_workflow_texts(raw: Mapping[str, Any], origin: InputOrigin) -> dict[str, Any]:
-    """Return an author's workflow file with the texts of the files that it names.
-
-    They stand in prompts of blocks and souls, and in what cases give and expect.
-    """
-    read = dict(raw)
-    for key in ("blocks", "souls"):
-        if isinstance(raw.get(key), dict):
-            at = origin.below(key)
-            read[key] = {
-                name: read_named_texts(each, at.below(name)) for name, each in raw[key].items()
-            }
-    evals = raw.get("eval")
-    if isinstance(evals, dict) and isinstance(evals.get("cases"), list):
-        at = origin.below("eval").below("cases")
-        cases = [_workflow_case(each, at.below(index)) for index, each in enumerate(evals["cases"])]
-        read["eval"] = {**evals, "cases": cases}
-    return read
-
-
-def _workflow_case(case: Any, origin: InputOrigin) -> Any:
-    read = read_named_texts(case, origin)
-    if isinstance(read, dict) and isinstance(read.get("expected"), dict):
-        at = origin.below("expected")
-        read["expected"] = {
-            block: [
-                read_named_texts(each, at.below(block).below(i)) for i, each in enumerate(those)
-            ]
-            if isinstance(those, list)
-            else those
-            for block, those in read["expected"].items()
-        }
-    return read
-
-
-def _fixture(fixture: Any, origin: InputOrigin) -> Any:
-    """Return what is given instead of an answer; of an output with its measures the output."""
-    if isinstance(fixture, dict) and "output" in fixture:
-        return read_named_texts(fixture, origin)
-    return named_text(fixture, origin)
-
-
-def named_text(value: Any, origin: InputOrigin) -> Any:
-    """Return a text, those of a list or an object, and of messages, read from files named."""
-    if isinstance(value, list):
-        return [named_text(each, origin.below(index)) for index, each in enumerate(value)]
-    if isinstance(value, dict):
-        inner: Container[str] = value
-        if value.get("type") == "text":
-            inner = ("value",)
-        elif "type" in value or is_message(value):  # another segment, a schema
-            inner = _INNER_TEXTS
-        return {
-            key: named_text(each, origin.below(key))
-            if key in inner and not str(key).startswith("$")  # as a schema's `$ref`
-            else each
-            for key, each in value.items()
-        }
-    if not isinstance(value, str) or not value.startswith(_FILE):
-        return value
-    path = check_file(value.removeprefix(_FILE), origin)
+def _named_text(written: str, origin: InputOrigin) -> str:
+    path = check_file(written.removeprefix(_FILE), origin)
     if path is None:
-        return value
+        return written
     try:
         return path.read_text("utf-8-sig")
     except (OSError, UnicodeDecodeError):
-        origin.problems.add(origin.loc, f"{value} is no UTF-8 text", label=origin.label)
-        return value
+        origin.problems.add(origin.loc, f"{written} is no UTF-8 text", label=origin.label)
+        return written
 
 
 def _with_plain_segments(turn: Any) -> Any:

@@ -22,8 +22,8 @@ class LoadOptions:
     beside those of its nearest `.env` file and `EVAL_*`; `environment` holds the variables
     themselves. `secrets_required` is False where no provider is asked (replay): what a secret
     option refers to need not be set then. `executor` says that the caller executes the cases of a
-    workflow file that are not given, by a function of its own. `datasets` are addresses of object
-    stores below which files of tests may lie. `allow_imports` are the modules that may be imported
+    workflow file that are not given, by a function of its own. `store` is the address of the run's
+    store, whose datasets a suite may name. `allow_imports` are the modules that may be imported
     beside those below the suite's folder and the current one; None: it is not known here which
     functions there are. `local_objects` are the references to functions of the program that defines
     the suite, which no module has. `option_names` are what the caller calls the command line's
@@ -49,7 +49,7 @@ class LoadOptions:
     environment: Mapping[str, str] = field(default_factory=dict)
     secrets_required: bool = True
     executor: bool = False
-    datasets: tuple[str, ...] = ()
+    store: str | None = None
     allow_imports: tuple[str, ...] | None = None
     local_objects: frozenset[str] = frozenset()
     script: str | None = None
@@ -63,13 +63,13 @@ class LoadOptions:
     ) -> LoadOptions:
         """Return the options with what the configuration lets a suite read.
 
-        That are environment variables, and tests below the store: `store`, else the configured one.
+        That are environment variables, and datasets of the store: `store`, else the configured one.
         """
         return replace(
             self,
             readable_names=frozenset(settings.readable_names),
             environment=environment,
-            datasets=(store or settings.store, *settings.allow_datasets),
+            store=store or settings.store,
         )
 
     def called(self, flag: str) -> str:

@@ -6,11 +6,10 @@ The file is a list of entries, the same for every format (docs/reference/quarant
 from __future__ import annotations
 
 import os
-import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, replace
 from datetime import date
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated, Any, Required
 
@@ -19,7 +18,7 @@ from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, with_co
 from typing_extensions import TypedDict
 
 from evalcore.errors import LoadError, Problem, UsageError
-from evalcore.formats.documents import decode, parse_document, read_bytes, read_document
+from evalcore.formats.documents import decode, parse_document, read_bytes
 from evalcore.model.suite import QUARANTINE_FILE, QuarantineEntry, Suite
 from evalcore.problems import Problems
 from evalcore.shapes import adapter
@@ -136,76 +135,39 @@ def add_entry(path: Path, entry: QuarantineEntry) -> bool:
 
     Raises `LoadError` if the file has mistakes, `UsageError` if it cannot be written.
     """
-    replaced = path.is_file() and remove_entry(path, entry.case, entry.suite)
-    entries = [*(read_quarantine(path) if path.is_file() else ()), entry]
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    if text and not text.endswith("\n"):
-        text += "\n"
-    _write(path, text + _as_yaml([entry]) if entries[:-1] else _head(text) + _as_yaml([entry]))
-    _check(path, entries)
-    return replaced
+    entries = read_quarantine(path) if path.is_file() else ()
+    rest = _without(entries, entry.case, entry.suite)
+    _write(path, [*rest, entry])
+    return len(rest) < len(entries)
 
 
 def remove_entry(path: Path, case: str, suite: str | None = None) -> bool:
     """Take the entry of a case out of the file; return whether there was one."""
     entries = read_quarantine(path)
-    remaining = [entry for entry in entries if (entry.case, entry.suite) != (case, suite)]
-    if len(remaining) == len(entries):
-        return False
-    index = next(i for i, each in enumerate(entries) if (each.case, each.suite) == (case, suite))
-    locate = read_document(path, str(path)).locate
-    lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    first, following = locate((index,)), locate((index + 1,))
-    if first is not None:
-        end = len(lines) if index + 1 == len(entries) else (following or len(lines) + 1) - 1
-        # Comments before the next entry are that entry's.
-        while end - 1 > first and lines[end - 1].lstrip().startswith("#"):
-            end -= 1
-        _write(path, "".join(lines[: first - 1] + lines[end:]))
-    _check(path, remaining)
-    return True
+    rest = _without(entries, case, suite)
+    if len(rest) < len(entries):
+        _write(path, rest)
+    return len(rest) < len(entries)
 
 
-def _head(text: str) -> str:
-    """Return what stands in a file without entries: its comments."""
-    return "".join(line for line in text.splitlines(keepends=True) if line.lstrip().startswith("#"))
+def _without(
+    entries: Iterable[QuarantineEntry], case: str, suite: str | None
+) -> list[QuarantineEntry]:
+    return [each for each in entries if (each.case, each.suite) != (case, suite)]
 
 
-def _check(path: Path, entries: Sequence[QuarantineEntry]) -> None:
-    """Write the entries anew if the edited text does not say them (lists on one line)."""
-    with suppress(LoadError):
-        if read_quarantine(path) == tuple(entries):
-            return
-    _write(path, _as_yaml(entries))
-
-
-def _as_yaml(entries: Sequence[QuarantineEntry]) -> str:
-    values = [
-        {
-            name: value
-            for name in ("case", "until", "owner", "reason", "suite")
-            if (value := getattr(entry, name))
-        }
-        for entry in entries
-    ]
-    if not values:
-        return ""
-    text: str = yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=1_000)
-    # The day is text in the core schema of this project; PyYAML quotes it for its own.
-    return text
-
-
-def _write(path: Path, text: str) -> None:
+def _write(path: Path, entries: Iterable[QuarantineEntry]) -> None:
+    """Write the file anew; of its comments those before the first entry stay."""
+    # Readers see the old file or the new one.
+    copy = path.with_name(f".{path.name}-{os.getpid()}")
+    values = [{name: value for name, value in asdict(entry).items() if value} for entry in entries]
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                file.write(text)
-            mode = path.stat().st_mode & 0o777 if path.is_file() else 0o644
-            Path(name).chmod(mode)
-            Path(name).replace(path)
-        except OSError:
-            Path(name).unlink(missing_ok=True)
-            raise
+        lines = path.read_text("utf-8-sig").splitlines(keepends=True) if path.is_file() else []
+        text = "".join(takewhile(lambda line: line.startswith("#"), lines))
+        # The day is text in the core schema of this project; PyYAML quotes it for its own.
+        text += yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=1_000)
+        copy.write_text(text, "utf-8")
+        copy.replace(path)
     except OSError as error:
+        copy.unlink(missing_ok=True)
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -17,33 +17,27 @@ from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
 from evalcore.model.suite import Format, Suite
 from evalcore.wording import describe, did_you_mean, path_text
 
-
-def program_of(value: Any) -> str | None:
-    """Return the program whose file a document is, None if it is of none that is imported."""
-    if isinstance(value, list):
-        return _of_rows(_first(value))
-    if not isinstance(value, Mapping):
-        return None
-    if "prompts" in value and not {"providers", "targets"}.isdisjoint(value):
-        return "promptfoo"
-    if not {"testCases", "testRunData"}.isdisjoint(value):
-        return "DeepEval"
-    run = value.get("eval")
-    if isinstance(run, Mapping) and {"task", "model"} <= run.keys():
-        return "Inspect AI"
-    if "flow" not in value and "inputs" in _first(value.get("cases")):
-        return "pydantic-evals"
-    return None
+_ROW_KEYS = frozenset(
+    {"target", "expected", "retrieval_context", "actual_output", "outputs"}
+)  # fmt: skip
+_FOREIGN = (
+    "is a file of another program, such as promptfoo, Inspect AI or DeepEval; "
+    "`evalcore import FILE` writes a suite of it"
+)
 
 
-def _of_rows(row: Mapping[str, Any]) -> str | None:
-    if "input" in row and not {"retrieval_context", "actual_output"}.isdisjoint(row):
-        return "DeepEval"
-    if "input" in row and "target" in row:
-        return "Inspect AI"
-    if "inputs" in row and "outputs" in row:
-        return "LangSmith"
-    return "Braintrust" if "input" in row and "expected" in row else None
+def is_foreign(value: Any) -> bool:
+    """Whether a document is a file of a program whose files are imported."""
+    if isinstance(value, Mapping):
+        run = value.get("eval")
+        return (
+            ("prompts" in value and not {"providers", "targets"}.isdisjoint(value))
+            or not {"testCases", "testRunData"}.isdisjoint(value)
+            or (isinstance(run, Mapping) and {"task", "model"} <= run.keys())
+            or ("flow" not in value and "inputs" in _first(value.get("cases")))
+        )
+    first = _first(value)
+    return not {"input", "inputs"}.isdisjoint(first) and not _ROW_KEYS.isdisjoint(first)
 
 
 def _first(value: Any) -> Mapping[str, Any]:
@@ -185,7 +179,11 @@ def _load_suite(
         raise LoadError((Problem(file, None, "", message),))
     # What only script suites may hold (included files, infinite numbers) is refused here.
     document = source.document if source.plain else read_document(path, file)
-    return _load(format_, document, path, options)
+    if isinstance(document.value, dict):
+        document = replace(document, value=without_notes(document.value))
+    row = FORMATS[format_]
+    suite: Suite = row.function(row.loader)(document, path, options)
+    return suite
 
 
 def is_script(document: Document) -> bool:
@@ -195,18 +193,6 @@ def is_script(document: Document) -> bool:
         return raw is None
     keys = (*TESTS_KEYS, "eval", "workflow", "suites", "cases", "flow")
     return not any(key in raw for key in keys) and _recognised(raw) is None
-
-
-def _load(format_: Format, document: Document, path: Path, options: LoadOptions) -> Suite:
-    row = FORMATS.get(format_)
-    if row is None:
-        readable = ", ".join(name for name in Format if name in FORMATS)
-        message = f"is a {format_}; this version reads {readable}"
-        raise LoadError((Problem(document.file, None, "", message),))
-    if isinstance(document.value, dict):
-        document = replace(document, value=without_notes(document.value))
-    suite: Suite = row.function(row.loader)(document, path, options)
-    return suite
 
 
 def _forced(options: LoadOptions) -> Format | None:
@@ -223,7 +209,7 @@ def recognise(document: Document) -> Format:
     """Return the format of a YAML or JSON document; raise `LoadError` if it is none."""
     raw: Any = document.value
     format_ = _recognised(raw) if isinstance(raw, Mapping) else None
-    if format_ is None or (format_ in _LIKE_OTHERS and program_of(raw) is not None):
+    if format_ is None or (format_ in _LIKE_OTHERS and is_foreign(raw)):
         raise LoadError((_not_a_suite(document),))
     return format_
 
@@ -245,10 +231,8 @@ def _not_a_suite(document: Document) -> Problem:
     raw = document.value
     if raw is None:
         return Problem(document.file, None, "", f"is empty: {_FORMAT_KEYS}")
-    program = program_of(raw)
-    if program is not None:
-        message = f"is a file of {program}; `evalcore import FILE` writes a suite of it"
-        return Problem(document.file, None, "", message)
+    if is_foreign(raw):
+        return Problem(document.file, None, "", _FOREIGN)
     if isinstance(raw, list):
         message = "not a suite but a list; in a test file it stands under 'tests:'"
         return Problem(document.file, None, "", message)

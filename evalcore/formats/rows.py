@@ -11,13 +11,15 @@ from itertools import count, islice
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TextIO
 
-from evalcore.checks.dialects import assertion_words, column_types
+from evalcore.checks.registry import assertion_words, column_types
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.documents import (
     TOO_LARGE,
     decode,
     json_reason,
+    parse_json,
     parse_row,
+    parse_written,
     raise_problem,
     read_document,
     refuse_utf16,
@@ -202,18 +204,22 @@ def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
             name_by_number(value)
             if "output" in value:
                 move_output(value, (), problems)
-        yield RawTest(value, (), problems, marked=False, is_data=True)
+        yield RawTest(value, (), problems, False, True)
     yield RawTest(NO_TEST, (), problems)
 
 
 def _line_value(line: bytes, problems: Problems) -> Any:
     """Return what a line holds; `NO_TEST` for a blank one and, noted, for one that is wrong."""
+    problems.replaced = ()
     try:
-        value, problems.replaced = parse_row(line)
+        value = parse_json(line)
     except ValueError as error:
-        if line.strip():
-            problems.add((), _line_reason(line, error))
-        return NO_TEST
+        try:
+            value, problems.replaced = parse_written(line, error)
+        except ValueError:
+            if line.strip():
+                problems.add((), _line_reason(line, error))
+            return NO_TEST
     if (loc := too_large_at(line, value)) is not None:
         problems.add(loc, TOO_LARGE)
         return NO_TEST

@@ -20,9 +20,8 @@ from evalcore.checks.conditions import (
 )
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import Document, as_json, read_document, yaml_text
-from evalcore.formats.executed_workflow import ExecutedWorkflow, judges_of
 from evalcore.formats.graders import GraderReader, Graders
-from evalcore.formats.messages import InputOrigin, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.questions import (
     QuestionKeys,
@@ -41,10 +40,11 @@ from evalcore.formats.section import (
 )
 from evalcore.formats.single_assertions import condition_check
 from evalcore.formats.warnings import CaseWarnings, examine_condition
+from evalcore.formats.workflow_file import ExecutedWorkflow, judges_of
 from evalcore.gates.builtin import PassRate
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
-from evalcore.model.suite import Case, Format, ScoreRule, Source, Suite, SuiteDefinition
+from evalcore.model.suite import Case, Format, ScoreRule, Suite
 from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
@@ -169,7 +169,7 @@ def load_workflow_evals(
     graders.use_suites({}, section, problems)
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
-    target_options = executed.options(frozenset()) if workflow else {}
+    target_options = executed.options() if workflow else {}
     blocks = _of_type(workflow.get("blocks"), dict)
     selection = Selection(options)
     ids = UniqueIds("two evals are called '{}'", key="name")
@@ -198,21 +198,17 @@ def load_workflow_evals(
     if options.target not in {None, TARGET}:
         raise UsageError(f"{document.file}: saved evals have only the target '{TARGET}'")
     variants = settings.variants()
-    definition = SuiteDefinition(
-        name=suite_name(path, section.get("name"), (workflow.get("workflow") or {}).get("name")),
-        format=Format.WORKFLOW_EVALS,
-        source=Source(document.file, str(path.resolve().parent), document.sha256),
-        policy=policy,
+    definition = settings.definition(
+        Format.WORKFLOW_EVALS,
+        document,
+        path,
+        policy,
+        name=(workflow.get("workflow") or {}).get("name"),
         targets={**graders.used, TARGET: Target(TARGET, "block", target_options)},
         default_target=TARGET,
         variants=variants,
         baseline=settings.baseline([variant.id for variant in variants]),
-        limits=settings.limits(),
         judge=graders.default,
-        require_calibrated=bool(section.get("require_calibrated")),
-        evidence=settings.evidence(),
-        tags=tuple(section.get("tags", ())),
-        file_rules=options.file_rules,
     )
     warnings = [*certain.texts, *selection.finish(document.file)]
     return Suite(choose_variants(definition, options), spool, tuple(warnings))
@@ -302,7 +298,7 @@ def _with_blocks(
     """Return the workflow; an empty one, with the mistake noted, if it has no mapping of blocks."""
     if isinstance(workflow.get("blocks"), dict):
         origin = InputOrigin(path.resolve().parent, (), problems)
-        return read_workflow_texts(workflow, origin), path, problems
+        return read_named_texts(workflow, origin), path, problems
     description = f", got {describe(workflow['blocks'])}" if "blocks" in workflow else ""
     problems.add(("blocks",), f"expected a mapping of ids to blocks{description}")
     return {}, path, problems
@@ -377,7 +373,7 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
         file = folder / workflow
         workflow, folder = as_json(read_document(file).value), file.resolve().parent
     noted = Problems(document.file, document.locate)  # nothing: the file has been loaded
-    workflow = read_workflow_texts(workflow, InputOrigin(folder, (), noted))
+    workflow = read_named_texts(workflow, InputOrigin(folder, (), noted))
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
     evals = tuple(
         adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]

@@ -35,7 +35,6 @@ from evalcore.formats.section import (
     SectionReader,
     check_required_cases,
     in_evalcore,
-    suite_name,
     threshold_of,
 )
 from evalcore.formats.variables import variables_for
@@ -50,9 +49,7 @@ from evalcore.model.suite import (
     Policy,
     ProviderLimits,
     ScoreRule,
-    Source,
     Suite,
-    SuiteDefinition,
 )
 from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
@@ -350,19 +347,16 @@ def load_script_suite(
     baseline = loading.settings.baseline([variant.id for variant in variants])
     raise_all((script.problems, problems) if script.problems is not None else (problems,))
     document = source.document
-    definition = SuiteDefinition(
-        name=suite_name(path, loading.section.get("name")),
-        format=Format.SCRIPT_SUITE,
-        source=Source(document.file, str(path.resolve().parent), document.sha256),
-        policy=policy,
+    definition = loading.settings.definition(
+        Format.SCRIPT_SUITE,
+        document,
+        path,
+        policy,
         targets=loading.targets(),
         default_target=TARGET,
         variants=variants,
         baseline=baseline,
         limits=loading.limits(),
-        evidence=loading.settings.evidence(),
-        tags=tuple(loading.section.get("tags", ())),
-        file_rules=options.file_rules,
     )
     warnings = [*script.warnings, *problems.warnings, *selection.finish(document.file)]
     return Suite(choose_variants(definition, options), spool, tuple(warnings))

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final, Literal, Required
 from pydantic import ConfigDict, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
-from evalcore.formats.documents import as_json
+from evalcore.formats.documents import Document, as_json
 from evalcore.formats.options import LoadOptions
 from evalcore.gates.builtin import Errors, RequiredCases
 from evalcore.gates.registry import GATES, gate_schema, parse_gate
@@ -20,11 +20,14 @@ from evalcore.model.run import LITERAL_ADDRESS, VARIABLE_NAME, GateSpec, NotifyO
 from evalcore.model.suite import (
     ErrorPolicy,
     EvidencePolicy,
+    Format,
     Limits,
     Policy,
     ProviderLimits,
     Reducer,
     ScoreRule,
+    Source,
+    SuiteDefinition,
     TruncatedPolicy,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
@@ -370,9 +373,38 @@ class SectionReader:
             providers={name: ProviderLimits(**bounds) for name, bounds in providers.items()},
         )
 
-    def evidence(self) -> EvidencePolicy:
-        """Return what the run keeps of its items."""
-        return EvidencePolicy(self._section.get("evidence", EvidencePolicy.FULL))
+    def definition(
+        self,
+        format_: Format,
+        source: Document | Source,
+        path: Path,
+        policy: Policy,
+        *,
+        name: str | None = None,
+        tags: Sequence[str] = (),
+        **own: Any,
+    ) -> SuiteDefinition:
+        """Return a definition with what every format takes from the section, and its `own`.
+
+        The section's name and the format's `tags` win.
+        """
+        if isinstance(source, Document):
+            source = Source(source.file, str(path.resolve().parent), source.sha256)
+        section = self._section
+        shared: dict[str, Any] = {
+            "limits": self.limits(),
+            "require_calibrated": bool(section.get("require_calibrated")),
+            "evidence": EvidencePolicy(section.get("evidence", EvidencePolicy.FULL)),
+            "tags": tuple(tags or section.get("tags", ())),
+            "file_rules": self._options.file_rules,
+        }
+        return SuiteDefinition(
+            name=suite_name(path, section.get("name"), name),
+            format=format_,
+            source=source,
+            policy=policy,
+            **{**shared, **own},
+        )
 
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants of the section, or the one unchanged variant."""

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
 
-from evalcore.checks.dialects import assertion_types
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_types
 from evalcore.errors import LoadError, UsageError
 from evalcore.formats.assertions import AssertionReader, bare_type, type_mistake
 from evalcore.formats.documents import Document, as_json, parse_document, read_document

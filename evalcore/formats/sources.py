@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import glob
 import hashlib
-import os
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 from evalcore.datasets.reference import names_dataset
@@ -39,7 +36,6 @@ from evalcore.formats.warnings import ReferenceFields, UnjudgedCases
 from evalcore.model.suite import Case, DatasetSource
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems
-from evalcore.storage.store import ObjectStore
 from evalcore.trust.files import (
     has_magic,
     matching_files,
@@ -47,39 +43,38 @@ from evalcore.trust.files import (
     repository_root,
     resolve_inside,
 )
-from evalcore.trust.machine_faults import temporary_folder
 from evalcore.wording import Loc, shown_path
+
+_SCHEME = "s3://"
 
 
 def names_stored_cases(tests: Any) -> bool:
-    """Whether tests, or cases, are datasets of the store or addresses, at least in part."""
-    named = [tests] if isinstance(tests, str) else tests if isinstance(tests, list) else ()
-    return any(names_dataset(name) or (isinstance(name, str) and is_remote(name)) for name in named)
+    """Whether tests, or cases, are datasets of the store, at least in part."""
+    return any(map(names_dataset, tests if isinstance(tests, list) else [tests]))
 
 
 def dataset_tests(
-    written: str, stores: Sequence[str], loc: Loc, problems: Problems, used: list[DatasetSource]
+    written: str, address: str | None, loc: Loc, problems: Problems, used: list[DatasetSource]
 ) -> Iterator[RawTest]:
     """Yield the tests of a dataset's version, and note in `used` which one that is.
 
-    The dataset is that of the first of `stores`, the store of the run. What is wrong with the name
-    is noted at `loc`; what is wrong in a case names the dataset and the case's number. One part of
-    the version is in memory at a time.
+    `address` is that of the run's store. What is wrong with the name is noted at `loc`; what is
+    wrong in a case names the dataset and the case's number. One part of the version is in memory at
+    a time.
     """
-    if not stores:
+    if address is None:
         problems.add(loc, f"'{written}' is read from a store: choose one with --store")
         return
     import orjson
 
-    from evalcore.datasets.case_lines import version_lines
     from evalcore.datasets.reference import parse_reference
-    from evalcore.datasets.versions import find_version
+    from evalcore.datasets.store import find_version, version_lines
     from evalcore.storage.address import open_store
 
     number = 0
     try:
         reference = parse_reference(written)
-        store = open_store(stores[0])
+        store = open_store(address)
         version = find_version(store, reference)
         source = DatasetSource(version.dataset, version.version, version.sha256)
         if source not in used:
@@ -93,109 +88,16 @@ def dataset_tests(
         problems.add(loc, str(error))
 
 
-SCHEME = "s3://"
-
-
-_SUFFIXES = (".jsonl", ".csv", ".parquet", ".yaml", ".yml", ".json")
-
-
-def is_remote(name: str) -> bool:
-    """Whether a name in `tests` is an address rather than a path."""
-    return name.lower().startswith(SCHEME)
-
-
-def remote_tests(
-    address: str,
-    roots: Sequence[str],
-    columns: Mapping[str, str],
-    loc: Loc,
-    problems: Problems,
-) -> Iterator[RawTest]:
-    """Yield the tests of the object (or, with `*`, the objects) at an address.
-
-    One object at a time stands in a temporary file while it is read. What is wrong with the address
-    is noted at `loc`; what is wrong in an object names the object.
-    """
-    bucket, _, key = address[len(SCHEME) :].partition("/")
-    refused = _refusal(address, bucket, key, roots)
-    if refused is not None:
-        problems.add(loc, refused)
-        return
-    try:
-        from evalcore.storage.s3 import S3Settings, S3Store
-
-        store = S3Store(bucket, "", S3Settings.from_environment(os.environ))
-        keys = _matching(store, key)
-        if not keys:
-            problems.add(loc, f"no object matches '{address}'")
-        for name in keys:
-            object_address = f"{SCHEME}{bucket}/{name}"
-            with temporary_folder("evalcore-tests-") as folder:
-                path = folder / f"tests{PurePosixPath(name).suffix.lower()}"
-                store.download(name, path)
-                # An object of any form is data.
-                for test in file_tests(path, object_address, columns, problems):
-                    yield test._replace(is_data=True)
-    except LoadError as error:
-        problems.include(error.problems)
-    except EvalError as error:
-        problems.add(loc, str(error))
-
-
-def _refusal(address: str, bucket: str, key: str, roots: Sequence[str]) -> str | None:
-    """Return why an address is not read; None if it is."""
-    if not bucket or not key or "@" in bucket or any(mark in address for mark in "#\\"):
-        return "expected an address such as s3://bucket/folder/cases.parquet"
-    parts = key.split("/")
-    if any(part in {"", ".", ".."} for part in parts):
-        return f"'{address}' has an empty, '.' or '..' part"
-    suffix = PurePosixPath(key).suffix.lower()
-    if suffix not in _SUFFIXES:
-        return f"'{address}' is no file of tests: {', '.join(_SUFFIXES)} are read"
-    if not any(_is_below([bucket, *parts], root) for root in roots):
-        return (
-            f"'{address}' lies outside of the configured store; to read it, allow its address: "
-            f"EVALCORE_ALLOW_DATASETS={SCHEME}{'/'.join([bucket, *parts[:-1]])}, or allow_datasets "
-            "in evalcore.toml"
-        )
-    return None
-
-
-def _is_below(parts: Sequence[str], root: str) -> bool:
-    """Whether an address' parts begin with all of the root's."""
-    if not is_remote(root):
-        return False
-    fixed = [part for part in root[len(SCHEME) :].split("/") if part]
-    # A pattern must not reach above the root: it begins with all of the root's parts.
-    return bool(fixed) and len(parts) > len(fixed) and list(parts[: len(fixed)]) == fixed
-
-
-def _matching(store: ObjectStore, key: str) -> list[str]:
-    """Return the keys that a pattern matches, sorted; a plain key stands for itself."""
-    if not glob.has_magic(key):
-        return [key]
-    parts = key.split("/")
-    fixed = next(index for index, part in enumerate(parts) if glob.has_magic(part))
-    prefix = "".join(f"{part}/" for part in parts[:fixed])
-    return sorted(info.key for info in store.list(prefix) if _is_match(info.key.split("/"), parts))
-
-
-def _is_match(parts: Sequence[str], patterns: Sequence[str]) -> bool:
-    """Whether each part matches its pattern; `*` stays within a part."""
-    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
-
-
 class NamedFiles(NamedTuple):
     """How files of tests that a suite names are read.
 
-    `columns` maps fields of a test to columns of tables; addresses `s3://…` have to lie below one
-    of `datasets`, of which the first is the store of the run. In it stand the datasets that
-    `dataset:NAME@VERSION` names; which versions were read is noted in `versions`.
+    `columns` maps fields of a test to columns of tables. The datasets that `dataset:NAME@VERSION`
+    names stand in `store`; which versions were read is noted in `versions`.
     """
 
     folder: Path
     columns: Mapping[str, str]
-    datasets: Sequence[str] = ()
+    store: str | None = None
     versions: list[DatasetSource] | None = None
 
 
@@ -282,10 +184,11 @@ def _named_tests(
     """
     if names_dataset(written):
         used = [] if files.versions is None else files.versions
-        yield from dataset_tests(written, files.datasets, loc, problems, used)
+        yield from dataset_tests(written, files.store, loc, problems, used)
         return
-    if is_remote(written):
-        yield from remote_tests(written, files.datasets, files.columns, loc, problems)
+    if written.startswith(_SCHEME):
+        message = "copy the object into a file, or `evalcore dataset import` it: a suite reads no"
+        problems.add(loc, f"{message} address ('{written}')")
         return
     root = repository_root(files.folder)
     pattern = written.removeprefix("file://")
@@ -343,12 +246,14 @@ def _names_file(tests: Any, path: Path) -> bool:
     return any(
         path.resolve().match(name.removeprefix("file://").removeprefix("./"))
         for name in names
-        if isinstance(name, str) and not is_remote(name)
+        if isinstance(name, str)
     )
 
 
 _LISTS: Final = ("assertions", "assert", "evaluators")
 _NESTED: Final = (*_LISTS, "aggregator", "prompt", "grader")
+_JUDGED_PARTS: Final = (*_LISTS, "turns", "execution")
+_OTHER_PARTS: Final = frozenset({"execution", "flow", "hooks", "target", "targets", "workspace"})
 _RUNS: Final = ("command", "script", "callable", "preprocessors")
 _PROGRAMS: Final = frozenset({"code-grader", "code-judge", "python"})
 _PLUGIN: Final = "custom:"
@@ -380,73 +285,46 @@ def forbidden_parts(test: Any, rules: RowRules = NOTHING_DECLARED) -> Iterator[t
     """Yield what a row holds that only a suite file may, each with its path and a message."""
     if not isinstance(test, dict):
         return
-    yield from _of_lists(test, (), rules)
-    turns = test.get("turns")
-    for number, turn in enumerate(turns if isinstance(turns, list) else ()):
-        yield from _of_lists(turn, ("turns", number), rules)
-    execution = test.get("execution")
-    if execution is not None:
-        yield from _of_execution(execution, rules)
+    for key in _JUDGED_PARTS:
+        if key in test:
+            yield from _forbidden(test[key], (key,), rules)
+    if _OTHER_PARTS.isdisjoint(test):
+        return
     for key in ("target", "targets", "flow", "hooks"):
         if isinstance(test.get(key), dict) or (key == "hooks" and test.get(key)):
             yield (key,), f"a {key.rstrip('s')} cannot be defined here: {_INSTEAD}"
-    workspace = test.get("workspace")
+    workspace, execution = test.get("workspace"), test.get("execution")
     if isinstance(workspace, dict):
-        for key in _WORKSPACE:
-            if workspace.get(key):
-                yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
-
-
-def _of_lists(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    for key in _LISTS if isinstance(part, dict) else ():
-        yield from _of_list(part.get(key), (*loc, key), rules)
-
-
-def _of_execution(execution: Any, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(execution, dict):
-        return
-    yield from _of_lists(execution, ("execution",), rules)
-    if isinstance(execution.get("target"), dict):
+        for key in filter(workspace.get, _WORKSPACE):
+            yield ("workspace", key), f"'{key}' runs commands: {_INSTEAD}"
+    if isinstance(execution, dict) and isinstance(execution.get("target"), dict):
         message = f"a target cannot be defined here, only named: {_INSTEAD}"
         yield ("execution", "target"), message
 
 
-def _of_list(assertions: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
-    if not isinstance(assertions, list):
+def _forbidden(part: Any, loc: Loc, rules: RowRules) -> Iterator[tuple[Loc, str]]:
+    """Yield what an assertion, a turn, the execution of a test or a list of them may not hold."""
+    if isinstance(part, list):
+        for number, each in enumerate(part):
+            written = each.get("type") if isinstance(each, dict) else None
+            if not (isinstance(written, str) and written in COMPARED):
+                yield from _forbidden(each, (*loc, number), rules)
+    if not isinstance(part, dict):
         return
-    for number, assertion in enumerate(assertions):
-        if not isinstance(assertion, dict) or _is_compared(assertion):
-            continue
-        yield from _of_assertion(assertion, (*loc, number), rules)
-
-
-def _is_compared(assertion: Mapping[str, Any]) -> bool:
-    written = assertion.get("type")
-    return isinstance(written, str) and written in COMPARED
-
-
-def _of_assertion(
-    assertion: Mapping[str, Any], loc: Loc, rules: RowRules
-) -> Iterator[tuple[Loc, str]]:
-    if "include" in assertion:
+    written = part.get("type")
+    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
+    if "include" in part:
         yield (*loc, "include"), f"a template may hold what runs programs: {_INSTEAD}"
         return
-    written = assertion.get("type")
-    kind = written.replace("_", "-").lower() if isinstance(written, str) else ""
     bare = kind.removeprefix("not-")
     is_plugin = bare.startswith(_PLUGIN) or (kind and written in rules.programs)
     if bare in _PROGRAMS or (is_plugin and written not in rules.declared):
         yield (*loc, "type"), f"'{written}' runs a program: {_INSTEAD}"
         return
-    for key in _RUNS:
-        if assertion.get(key):
-            yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
+    for key in filter(part.get, _RUNS):
+        yield (*loc, key), f"'{key}' runs a program: {_INSTEAD}"
     for key in _NESTED:
-        inner = assertion.get(key)
-        if isinstance(inner, list):
-            yield from _of_list(inner, (*loc, key), rules)
-        elif isinstance(inner, dict):
-            yield from _of_assertion(inner, (*loc, key), rules)
+        yield from _forbidden(part.get(key), (*loc, key), rules)
 
 
 def declared_types(suite: Any) -> frozenset[str]:

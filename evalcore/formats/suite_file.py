@@ -11,14 +11,13 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Required, cast
 from pydantic import Field, with_config
 from typing_extensions import TypedDict
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
 from evalcore.formats.documents import Document, Renames, as_json, read_document
 from evalcore.formats.graders import Graders
-from evalcore.formats.messages import InputOrigin, read_named_texts, read_workflow_texts
+from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
 from evalcore.formats.rows import RawTest
 from evalcore.formats.section import (
@@ -477,7 +476,7 @@ class FlowReader:
             return None
         workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
         noted = Problems(document.file, document.locate)
-        workflow = read_workflow_texts(workflow, InputOrigin(path.parent, (), noted))
+        workflow = read_named_texts(workflow, InputOrigin(path.parent, (), noted))
         self._problems.include(noted.noted)
         return self._workflow(workflow, loc)
 
@@ -612,10 +611,7 @@ def read_suite(
     cases, raw = _renamed(raw, renames)
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
-        origin = InputOrigin(folder, (), problems)
-        raw = read_named_texts(raw, origin)
-        if isinstance(raw.get("flow"), dict):
-            raw["flow"] = read_workflow_texts(raw["flow"], origin.below("flow"))
+        raw = read_named_texts(raw, InputOrigin(folder, (), problems))
     sound: SuiteLevel = problems.sound_part(raw, SuiteLevel)
     targets = Targets(
         sound.get("targets"),
@@ -642,7 +638,7 @@ def read_suite(
     selection = Selection(options)
     definition = level.definition(source, flow, graders)
     versions: list[DatasetSource] = []
-    files = NamedFiles(folder, sound.get("columns", {}), options.datasets, versions)
+    files = NamedFiles(folder, sound.get("columns", {}), options.store, versions)
     spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
         reader,
@@ -768,21 +764,16 @@ class _SuiteLevelReader:
         policy = self._policy()
         scorers = self._scorers(graders)
         baseline = self._baseline()
-        return SuiteDefinition(
-            name=str(self.section.get("name")),
-            format=Format.SUITE,
-            source=source,
-            policy=policy,
+        return self._settings.definition(
+            Format.SUITE,
+            source,
+            Path(source.path),
+            policy,
             targets=flow.targets,
             default_target=flow.default,
             variants=flow.variants or (DEFAULT_VARIANT,),
             baseline=baseline,
-            limits=self._settings.limits(),
-            tags=tuple(self.section.get("tags", ())),
             scorers=scorers,
-            require_calibrated=bool(self.section.get("require_calibrated")),
-            evidence=self._settings.evidence(),
-            file_rules=self._options.file_rules,
         )
 
     def _policy(self) -> Policy:

@@ -1,14 +1,12 @@
-"""OpenTelemetry traces as OTLP JSON: what a model was asked becomes a case.
+"""What a dataset is imported from: OpenTelemetry traces as OTLP JSON, JSON lines, CSV, Parquet.
 
-GenAI semantic conventions in three generations: messages as attributes of the span or of an event,
-one event for each message (as span events or log records), and numbered attributes.
+Of a trace each span with `gen_ai.input.messages` (its own attribute, or one of an event on it)
+becomes a case, by OpenTelemetry's semantic conventions for generative AI.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Required
 
@@ -16,9 +14,8 @@ import orjson
 from pydantic import with_config
 from typing_extensions import TypedDict
 
-from evalcore.datasets.case_lines import content_id, encode_case
-from evalcore.datasets.messages import answer_text, case_input, case_message
-from evalcore.datasets.pending import SHOWN_ID
+from evalcore.datasets.pending import SHOWN_ID, answer_text, case_input, case_message
+from evalcore.datasets.store import content_id, encode_case
 from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import json_reason, parse_row
 from evalcore.formats.rows import NO_TEST, RawTest, open_reason
@@ -30,177 +27,62 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.shapes import Text
 from evalcore.wording import Loc, describe, value_text
 
-# Attributes with messages, the newest convention first: input, then output.
-_INPUTS: Final = ("gen_ai.input.messages", "gen_ai.prompt")
-_OUTPUTS: Final = ("gen_ai.output.messages", "gen_ai.completion")
+_INPUT: Final = "gen_ai.input.messages"
+_OUTPUT: Final = "gen_ai.output.messages"
 _INSTRUCTIONS: Final = "gen_ai.system_instructions"
-_NUMBERED: Final = re.compile(r"gen_ai\.(prompt|completion)\.(\d{1,4})\.(role|content)")
-_MESSAGE_EVENT: Final = re.compile(r"gen_ai\.(system|user|assistant|tool)\.message")
-_CHOICE_EVENT: Final = "gen_ai.choice"
 _METADATA: Final = {
     "operation": ("gen_ai.operation.name",),
-    "provider": ("gen_ai.provider.name", "gen_ai.system"),
+    "provider": ("gen_ai.provider.name",),
     "model": ("gen_ai.response.model", "gen_ai.request.model"),
-    "input_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
-    "output_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
+    "input_tokens": ("gen_ai.usage.input_tokens",),
+    "output_tokens": ("gen_ai.usage.output_tokens",),
     "conversation": ("gen_ai.conversation.id",),
 }
 
 
-@dataclass
-class TracedCall:
-    """One call of a model. `line` and `loc` are where its span, or its first event, stands."""
-
-    line: int
-    loc: Loc
-    attributes: dict[str, Any] = field(default_factory=dict)
-    instructions: list[dict[str, Any]] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    answers: list[dict[str, Any]] = field(default_factory=list)
-    event_messages: list[dict[str, Any]] = field(default_factory=list)
-    event_answers: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def input(self) -> Any:
-        """The question: its text if it is one user message, else the messages."""
-        # Instrumentations in transition write both forms: one of them is the input.
-        messages = [*self.instructions, *(self.messages or self.event_messages)]
-        is_single = len(messages) == 1 and set(messages[0]) == {"role", "content"}
-        if is_single and messages[0]["role"] == "user":
-            return messages[0]["content"]
-        return messages
-
-    @property
-    def output(self) -> Any:
-        """The answer: its text if it is one message of text, else the messages; None without."""
-        answers = self.answers or self.event_answers
-        if len(answers) == 1 and set(answers[0]) == {"role", "content"}:
-            return answers[0]["content"]
-        return answers or None
-
-    @property
-    def output_text(self) -> str:
-        """The answer as a fixture."""
-        return answer_text(self.output)
-
-    @property
-    def metadata(self) -> dict[str, Any]:
-        """Operation, provider, model and usage, as far as the span says them."""
-        named = {
-            name: next((self.attributes[key] for key in keys if key in self.attributes), None)
-            for name, keys in _METADATA.items()
-        }
-        return {name: value for name, value in named.items() if value not in (None, "")}
+def _span_case(
+    span: Mapping[str, Any], loc: Loc, problems: Problems, *, expect_output: bool
+) -> dict[str, Any] | None:
+    """Return the case of a span; None where it does not say what was asked, or not legibly."""
+    before = problems.count
+    found: dict[str, tuple[Any, Loc]] = {}
+    events = span.get("events")
+    parts = [(span, loc)]
+    if isinstance(events, list):
+        parts += (
+            (each, (*loc, "events", index))
+            for index, each in enumerate(events)
+            if isinstance(each, dict)
+        )
+    for part, at in parts:
+        for name, value in _attributes(part.get("attributes")).items():
+            found.setdefault(name, (value, (*at, "attributes", name)))
+    read = {
+        name: [*_messages(*found[name], role, problems)] if name in found else []
+        for name, role in ((_INSTRUCTIONS, "system"), (_INPUT, "user"), (_OUTPUT, "assistant"))
+    }
+    if not read[_INPUT] or problems.count > before:
+        return None
+    output = _shown(read[_OUTPUT], "assistant") or None
+    named = {
+        name: next((found[key][0] for key in keys if key in found), None)
+        for name, keys in _METADATA.items()
+    }
+    metadata = {name: value for name, value in named.items() if value not in (None, "")}
+    question = _shown([*read[_INSTRUCTIONS], *read[_INPUT]], "user")
+    case = {"input": question, "tags": [_TAG], "metadata": metadata}
+    if output is not None and expect_output:
+        return {**case, "expected_output": output, "fixtures": {"output": answer_text(output)}}
+    return case if output is None else {**case, "metadata": {**metadata, "output": output}}
 
 
-class TracedCalls:
-    """The calls of a file, put together from spans, their events, and log records."""
-
-    def __init__(self) -> None:
-        self._calls: dict[tuple[str, str], TracedCall] = {}
-
-    def with_input(self) -> Iterator[TracedCall]:
-        """Yield the calls that say what was asked."""
-        for call in self._calls.values():
-            if call.messages or call.event_messages:
-                yield call
-
-    def add(
-        self, kind: str, entry: Mapping[str, Any], loc: Loc, problems: Problems, line: int
-    ) -> None:
-        """Take a span (`span`) or a log record (`log`); note what cannot be read in it."""
-        key = (str(entry.get("traceId", "")), str(entry.get("spanId") or f"{line}:{loc}"))
-        call = self._calls.setdefault(key, TracedCall(line, loc))
-        attributes = _attributes(entry.get("attributes"))
-        if kind == "span":
-            call.attributes.update(attributes)
-            _take_attributes(call, attributes, (*loc, "attributes"), problems)
-            events = entry.get("events")
-            for index, event in enumerate(events if isinstance(events, list) else ()):
-                if isinstance(event, dict):
-                    inner = _attributes(event.get("attributes"))
-                    name = str(event.get("name", ""))
-                    _take_event(call, name, inner, (*loc, "events", index), problems)
-            return
-        body = _any_value(entry.get("body"))
-        named = body if isinstance(body, dict) else {"content": body}
-        name = str(entry.get("eventName") or attributes.get("event.name") or "")
-        _take_event(call, name, {**attributes, **named}, loc, problems)
+def _shown(messages: list[dict[str, Any]], role: str) -> Any:
+    """Return messages as a case has them: of one message of text by its usual author its text."""
+    content = messages[0]["content"] if messages else None
+    return content if messages == [{"role": role, "content": content}] else messages
 
 
-def _take_attributes(
-    call: TracedCall, attributes: Mapping[str, Any], loc: Loc, problems: Problems
-) -> None:
-    for names, messages, role in (
-        (_INPUTS, call.messages, "user"),
-        (_OUTPUTS, call.answers, "assistant"),
-        ((_INSTRUCTIONS,), call.instructions, "system"),
-    ):
-        name = next((each for each in names if each in attributes), None)
-        if name is not None and not messages:
-            messages.extend(_messages(attributes[name], role, (*loc, name), problems))
-    _take_numbered(call, attributes)
-
-
-def _take_numbered(call: TracedCall, attributes: Mapping[str, Any]) -> None:
-    """Take `gen_ai.prompt.0.content` and the like."""
-    numbered: dict[tuple[str, int], dict[str, Any]] = {}
-    for name, value in attributes.items():
-        match = _NUMBERED.fullmatch(name)
-        if match:
-            numbered.setdefault((match[1], int(match[2])), {})[match[3]] = value
-    for (kind, _), raw in sorted(numbered.items()):
-        role = "user" if kind == "prompt" else "assistant"
-        message = case_message({"role": role, **raw})
-        if message is not None:
-            (call.event_messages if kind == "prompt" else call.event_answers).append(message)
-
-
-def _take_event(
-    call: TracedCall, name: str, attributes: Mapping[str, Any], loc: Loc, problems: Problems
-) -> None:
-    match = _MESSAGE_EVENT.fullmatch(name)
-    if match:
-        call.event_messages.extend(_event_message(attributes, match[1]))
-    elif name == _CHOICE_EVENT:
-        call.event_answers.extend(_event_message(attributes, "assistant"))
-    elif name.startswith("gen_ai."):
-        call.attributes.update({key: value for key, value in attributes.items()
-                                if key not in (*_INPUTS, *_OUTPUTS)})  # fmt: skip
-        _take_attributes(call, attributes, (*loc, "attributes"), problems)
-
-
-def _event_message(attributes: Mapping[str, Any], role: str) -> Iterator[dict[str, Any]]:
-    """Yield the message of an event: by fields, or as JSON in one of them."""
-    fields = dict(attributes)
-    for name in ("gen_ai.event.content", "message"):
-        inner = _parsed(fields.pop(name, None))
-        if isinstance(inner, dict):
-            fields = {**fields, **inner}
-            nested = _parsed(fields.pop("message", None))
-            fields = {**fields, **nested} if isinstance(nested, dict) else fields
-        elif isinstance(inner, str):
-            fields.setdefault("content", inner)
-    raw: dict[str, Any] = {"role": fields.get("role") or role, "content": fields.get("content")}
-    calls = _parsed(fields.get("tool_calls"))
-    if isinstance(calls, list) and calls:
-        raw["tool_calls"] = calls
-    message = case_message(raw)
-    if message is not None:
-        yield message
-
-
-def _parsed(value: Any) -> Any:
-    """Return what a text says as JSON; other values, and texts that are none, as they are."""
-    if isinstance(value, str) and value.lstrip().startswith(("{", "[")):
-        try:
-            return parse_row(value.encode("utf-8", "replace")).value
-        except ValueError:
-            return value
-    return value
-
-
-def _messages(value: Any, role: str, loc: Loc, problems: Problems) -> Iterator[dict[str, Any]]:
+def _messages(value: Any, loc: Loc, role: str, problems: Problems) -> Iterator[dict[str, Any]]:
     """Yield the messages of an attribute: JSON in a text, or structured values."""
     if isinstance(value, str):
         if not value.lstrip().startswith(("[", "{")):
@@ -282,7 +164,6 @@ def _any_value(raw: Any) -> Any:
 
 
 _SPANS: Final = ("resourceSpans", "scopeSpans", "spans")
-_LOGS: Final = ("resourceLogs", "scopeLogs", "logRecords")
 _ROOTS: Final = ("resourceSpans", "resourceLogs", "resourceMetrics")
 _LONGEST_HEAD: Final = 4_096
 _LARGEST_FILE: Final = 1024 * 1024 * 1024
@@ -304,20 +185,18 @@ def is_traces(path: Path) -> bool:
 def trace_cases(path: Path, name: str, *, expect_output: bool) -> Iterator[RawTest]:
     """Yield a row for each call with an input, in the order of the file.
 
-    The file is one JSON document or one a line. All calls are in memory: events may come apart from
-    their span. Mistakes are noted with the line and the path in it.
+    The file is one JSON document or one a line. Mistakes are noted with the line and the path in
+    it.
     """
     line = 1
     problems = Problems(name, lambda _: line)
     yield RawTest(NO_TEST, (), problems)
-    calls = TracedCalls()
-    for line, document in _documents(path, name, problems):
-        for kind, keys in (("span", _SPANS), ("log", _LOGS)):
-            for loc, entry in _entries(document, keys, (), problems):
-                calls.add(kind, entry, loc, problems, line)
-    for call in calls.with_input():
-        line = call.line
-        yield RawTest(_case(call, expect_output), call.loc, problems, marked=False, is_data=True)
+    for number, document in _documents(path, name, problems):
+        line = number
+        for loc, span in _entries(document, _SPANS, (), problems):
+            case = _span_case(span, loc, problems, expect_output=expect_output)
+            if case is not None:
+                yield RawTest(case, loc, problems, marked=False, is_data=True)
 
 
 def _documents(path: Path, name: str, problems: Problems) -> Iterator[tuple[int, Any]]:
@@ -349,13 +228,12 @@ def _documents(path: Path, name: str, problems: Problems) -> Iterator[tuple[int,
 def _entries(
     value: Any, keys: tuple[str, ...], loc: Loc, problems: Problems
 ) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
-    """Yield the entries below nested lists: the spans, or the log records."""
+    """Yield the entries below nested lists."""
     if not isinstance(value, dict):
         problems.add(loc, f"expected an object of OTLP JSON, got {describe(value)}")
         return
     if not loc and not any(root in value for root in _ROOTS):
-        if keys is _SPANS:
-            problems.add(loc, "has none of " + ", ".join(f"'{root}'" for root in _ROOTS))
+        problems.add(loc, "has none of " + ", ".join(f"'{root}'" for root in _ROOTS))
         return
     key, *rest = keys
     members = value.get(key, [])
@@ -372,19 +250,8 @@ def _entries(
             problems.add(member_loc, f"expected an object of OTLP JSON, got {describe(member)}")
 
 
-def _case(call: TracedCall, expect_output: bool) -> dict[str, Any]:
-    case: dict[str, Any] = {"input": call.input, "tags": [_TAG], "metadata": call.metadata}
-    if call.output is not None:
-        if expect_output:
-            case["expected_output"] = call.output
-            case["fixtures"] = {"output": call.output_text}
-        else:
-            case["metadata"] = {**call.metadata, "output": call.output}
-    return case
-
-
 _SUFFIXES: Final = (".json", ".jsonl", ".csv", ".parquet")
-_KEPT_BY_REDACTION: Final = ("id", "assertions", "expected", "tags")
+_KEPT_BY_REDACTION: Final = ("id", "assertions", "tags")
 
 
 @with_config(STRICT)
@@ -397,7 +264,6 @@ class DatasetRow(TypedDict, total=False):
     expected_output: Any
     criteria: str | None
     assertions: list[Any] | None
-    expected: dict[str, list[Any]] | None
     fixtures: dict[str, Any] | None
     tags: list[str] | None
     metadata: dict[str, Any] | None
@@ -496,10 +362,6 @@ def _checked(raw: RawTest) -> dict[str, Any] | None:
     problems.check_shape(value, DatasetRow, loc)
     for inner, message in forbidden_parts(value):
         problems.add((*loc, *inner), message)
-    expected = value.get("expected")
-    for block, assertions in expected.items() if isinstance(expected, dict) else ():
-        for inner, message in forbidden_parts({"assertions": assertions}):
-            problems.add((*loc, "expected", block, *inner[1:]), message)
     if problems.count > before:
         return None
     case = {field: member for field, member in value.items() if member is not None}

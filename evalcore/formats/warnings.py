@@ -7,7 +7,7 @@ those files takes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -65,20 +65,17 @@ class CaseWarnings:
 
 
 _MAX_JUDGE_NAMES: Final = 3
-_WARNING: Final = (
-    "{cases} a judge and the suite has none, so the run ends them as blocked: add a target called "
-    "'judge' to `targets` or targets.yaml, name one (`grader_target`; elsewhere "
-    "`evalcore: {{judge: NAME}}`), or assert what needs no judge, such as `equals` or `contains` "
-    "(for a table `columns: {{equals: COLUMN}}`)"
+_INSTEAD: Final = (
+    "add a target called 'judge' to `targets` or targets.yaml, or name one (`grader_target`; "
+    "elsewhere `evalcore: {judge: NAME}`)"
 )
-_OWN_WARNING: Final = (
-    "{cases} a judge and the suite has none, so the model that answers judges its own answers, as "
-    "in AgentV; another model is a stricter judge: add a target called 'judge' to `targets` or "
-    "targets.yaml, or name one (`grader_target`)"
+_BLOCKED: Final = (
+    f"so the run ends them as blocked: {_INSTEAD}, or assert what needs no judge, such as `equals` "
+    "or `contains` (for a table `columns: {equals: COLUMN}`)"
 )
-_SCORER_WARNING: Final = (
-    "{scorers} a judge and the suite has none, so nothing is measured: name {their} `judge`, or "
-    "the suite's (`evalcore: {{judge: NAME}}`, or a target called 'judge')"
+_OWN_JUDGE: Final = (
+    "so the model that answers judges its own answers, as in AgentV; another model is a stricter "
+    f"judge: {_INSTEAD}"
 )
 _JUDGED_SCORER: Final = "llm_judge"
 
@@ -102,10 +99,6 @@ class UnjudgedCases:
         if len(names) < _MAX_JUDGE_NAMES:
             names.append(case.id)
 
-    def __bool__(self) -> bool:
-        """Whether there is such a case."""
-        return bool(self._counts)
-
     def judged_by_themselves(
         self, definition: SuiteDefinition, *, strict: bool
     ) -> tuple[SuiteDefinition, list[str]]:
@@ -113,37 +106,43 @@ class UnjudgedCases:
 
         In strict mode the warning is raised.
         """
+        unjudged = {named: _without_judge(named, definition) for named in self._counts}
         own = {
             target.name: replace(target, options={**target.options, "grader_target": target.name})
-            for named in self._counts
-            for target in _without_judge(named, definition)
+            for targets in unjudged.values()
+            for target in targets
             if target is not None and target.kind in MODEL_KINDS
         }
-        if not own:
-            return definition, []
-        before = {named for named in self._counts if _has_no_judge(named, definition)}
-        definition = replace(definition, targets={**definition.targets, **own})
-        judged = [named for named in before if not _has_no_judge(named, definition)]
-        texts = [_OWN_WARNING.format(cases=self._cases(judged))] if judged else []
-        return definition, _unless_strict(texts, definition, strict=strict)
+        changed = replace(definition, targets={**definition.targets, **own})
+        judged = [
+            named
+            for named, targets in unjudged.items()
+            if targets and not _without_judge(named, changed)
+        ]
+        texts = [self._text(judged, _OWN_JUDGE)] if judged else []
+        return changed, _unless_strict(texts, definition, strict=strict)
 
     def warnings(self, definition: SuiteDefinition, *, strict: bool) -> list[str]:
         """Return the warnings, none where each case has a judge; in strict mode raise them."""
-        texts = [*self._of_cases(definition), *_of_scorers(definition)]
+        unjudged = [named for named in self._counts if _without_judge(named, definition)]
+        texts = [self._text(unjudged, _BLOCKED)] if unjudged else []
+        texts += (
+            f"scorer '{scorer.name}' needs a judge and the suite has none, so nothing is measured: "
+            f"name its `judge`, or {_INSTEAD}"
+            for scorer in definition.scorers
+            if scorer.kind == _JUDGED_SCORER
+            and scorer.params.get("judge") is None
+            and _without_judge(None, definition)
+        )
         return _unless_strict(texts, definition, strict=strict)
 
-    def _of_cases(self, definition: SuiteDefinition) -> Iterator[str]:
-        unjudged = [name for name in self._counts if _has_no_judge(name, definition)]
-        if unjudged:
-            yield _WARNING.format(cases=self._cases(unjudged))
-
-    def _cases(self, targets: Iterable[str | None]) -> str:
-        """Return the cases of these targets as the subject of a sentence, with its verb."""
-        targets = list(targets)
+    def _text(self, targets: Sequence[str | None], consequence: str) -> str:
+        """Return the sentence about the cases of these targets."""
         count = sum(self._counts[name] for name in targets)
         ids = [case for name in targets for case in self._names[name]][:_MAX_JUDGE_NAMES]
         names = ", ".join(f"'{case}'" for case in ids) + (", …" if count > len(ids) else "")
-        return f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
+        cases = f"case {names} needs" if count == 1 else f"{count} cases ({names}) need"
+        return f"{cases} a judge and the suite has none, {consequence}"
 
 
 def _unless_strict(texts: list[str], definition: SuiteDefinition, *, strict: bool) -> list[str]:
@@ -151,19 +150,6 @@ def _unless_strict(texts: list[str], definition: SuiteDefinition, *, strict: boo
         file = definition.source.path
         raise LoadError(tuple(Problem(file, None, "", text) for text in texts))
     return texts
-
-
-def _of_scorers(definition: SuiteDefinition) -> Iterator[str]:
-    """Yield a warning about scorers that leave the judge to a suite without one."""
-    names = [
-        f"'{scorer.name}'"
-        for scorer in definition.scorers
-        if scorer.kind == _JUDGED_SCORER and scorer.params.get("judge") is None
-    ]
-    if names and _has_no_judge(None, definition):
-        several = len(names) > 1
-        scorers = f"scorers {', '.join(names)} need" if several else f"scorer {names[0]} needs"
-        yield _SCORER_WARNING.format(scorers=scorers, their="their" if several else "its")
 
 
 def _asks_default_judge(assertion: Assertion) -> bool:
@@ -179,18 +165,11 @@ def _asks_default_judge(assertion: Assertion) -> bool:
     )
 
 
-def _has_no_judge(target: str | None, definition: SuiteDefinition) -> bool:
-    """Whether a variant's answer to cases of this target of their own has no judge."""
-    return any(True for _ in _without_judge(target, definition))
-
-
-def _without_judge(target: str | None, definition: SuiteDefinition) -> Iterator[Target | None]:
-    """Yield what answers cases of this target of their own and has no judge, for each variant."""
-    for variant in definition.variants:
-        name = target or variant.target or definition.default_target
-        answering = definition.targets.get(name or "")
-        if judge_name(None, answering, definition) is None:
-            yield answering
+def _without_judge(target: str | None, definition: SuiteDefinition) -> list[Target | None]:
+    """Return what answers cases of this target of their own and has no judge, for each variant."""
+    names = [target or each.target or definition.default_target for each in definition.variants]
+    answering = [definition.targets.get(name or "") for name in names]
+    return [each for each in answering if judge_name(None, each, definition) is None]
 
 
 class ReferenceFields:
@@ -229,9 +208,6 @@ class ReferenceFields:
         return tuple(sorted(self._missing))
 
 
-# Where the bounds of a check may stand, the first that is written counts.
-
-
 def examine_condition(
     condition: Condition, loc: Loc, problems: Problems, warnings: CaseWarnings
 ) -> None:
@@ -251,28 +227,15 @@ def note_empty(
     label: str = "",
     warnings: CaseWarnings | None = None,
 ) -> None:
-    """Note what is empty in an assertion at `loc`, and makes it pass or fail always.
+    """Note what is empty in the value of an assertion at `loc`, and makes it pass or fail always.
 
     With `warnings` it is a warning.
     """
-    for key, reason in _empty_parts(assertion):
-        at = (*loc, key)
-        if warnings is None:
-            problems.add(at, reason, label=label)
-        else:
-            warnings.add(reason, at, problems)
-
-
-def _empty_parts(assertion: Assertion) -> Iterator[tuple[str, str]]:
-    """Yield the key of each empty part, and what is wrong with it."""
-    params, kind = assertion.params, assertion.type
-    if assertion.check in ("contains-any", "contains-all"):
-        yield from _empty_members(assertion, params["values"])
-    elif (key := _TEXT_FIELDS.get(assertion.check)) is not None:
-        text = params[key].strip(ECMASCRIPT_TRIMMED) if params.get("trim") else params[key]
-        if text == "":
-            trimmed = " after trimming" if params[key] else ""
-            yield "value", f"is empty{trimmed}: {_certain(kind, passes=not assertion.negate)}"
+    reason = _empty_reason(assertion)
+    if reason is not None and warnings is None:
+        problems.add((*loc, "value"), reason, label=label)
+    elif reason is not None and warnings is not None:
+        warnings.add(reason, (*loc, "value"), problems)
 
 
 # The fields that hold the text which every output holds if it is empty.
@@ -286,19 +249,24 @@ _TEXT_FIELDS: Final = {
 }
 
 
-def _empty_members(assertion: Assertion, values: Sequence[str]) -> Iterator[tuple[str, str]]:
-    takes_all = assertion.check == "contains-all"
-    if not values:
-        certain = _certain(assertion.type, passes=takes_all != assertion.negate)
-        yield "value", f"is empty: {certain}"
-    elif "" in values:
-        is_certain = not takes_all or set(values) == {""}
-        certain = f": {_certain(assertion.type, passes=not assertion.negate)}" if is_certain else ""
-        yield "value", f"has an empty member, which every output contains{certain}"
-
-
-def _certain(kind: str, *, passes: bool) -> str:
-    return f"'{kind}' can never {'fail' if passes else 'pass'}"
+def _empty_reason(assertion: Assertion) -> str | None:
+    """Return what is empty, and what always follows; None where nothing is."""
+    params, passes = assertion.params, not assertion.negate
+    if assertion.check in ("contains-any", "contains-all"):
+        values, takes_all = params["values"], assertion.check == "contains-all"
+        if values and "" not in values:
+            return None
+        reason = "has an empty member, which every output contains" if values else "is empty"
+        if values and takes_all and set(values) != {""}:
+            return reason
+        passes = passes if values or takes_all else not passes
+    else:
+        key = _TEXT_FIELDS.get(assertion.check)
+        written = "x" if key is None else params[key]
+        if written.strip(ECMASCRIPT_TRIMMED) if params.get("trim") else written:
+            return None
+        reason = "is empty after trimming" if written else "is empty"
+    return f"{reason}: '{assertion.type}' can never {'fail' if passes else 'pass'}"
 
 
 def examine_assertion(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
@@ -22,14 +23,13 @@ def decide_in_process(
     gate: CustomGate, imports: ImportPolicy, report: Mapping[str, Any]
 ) -> GateResult:
     """Return what a custom gate decides in a process of its own; raise `TargetError`."""
-    pool = WorkerPool(limit=1)
-    try:
-        job = Job(_ENTRY, (gate, imports, report))
-        name, outcome, message, details = pool.call_blocking(job, _LONGEST_S)
-    except TimeoutError:
-        raise TargetError("timeout", f"no decision within {_LONGEST_S:g} s") from None
-    finally:
-        pool.close()
+    job = Job(_ENTRY, (gate, imports, report))
+    with closing(WorkerPool(limit=1)) as pool:
+        try:
+            decided = pool.start(pool.call(job, timeout_s=_LONGEST_S)).result()
+        except TimeoutError:
+            raise TargetError("timeout", f"no decision within {_LONGEST_S:g} s") from None
+    name, outcome, message, details = decided
     return GateResult(name, GateOutcome(outcome), message, details)
 
 

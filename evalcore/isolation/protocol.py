@@ -7,7 +7,6 @@ because the engine must not run code that a worker chooses.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 from typing import IO, Any, Final
@@ -19,58 +18,22 @@ from evalcore.model.exchange import ProviderError, SkippedError
 LONGEST_LINE: Final = 64 << 20
 
 
-class Kind:
-    """What a message is: those of a worker process about a job, then those of the engine."""
-
-    LOADED: Final = "loaded"
-    ASK: Final = "ask"
-    DONE: Final = "done"
-    FAILED: Final = "failed"
-    BROKEN: Final = "broken"
-    JOB: Final = "job"
-    REPLY: Final = "reply"
-    CANCEL: Final = "cancel"
-
-
-class MessageError(ValueError):
-    """What arrived is no message, or one that is too long."""
-
-
-def read_message(line: bytes) -> list[Any]:
-    """Return the values of a worker's line; raise `MessageError`."""
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise MessageError(f"no JSON ({error})") from None
-    if not isinstance(values, list) or len(values) < 2:
-        raise MessageError("no list of values")
-    return values
-
-
-def encode_error(error: TargetError) -> dict[str, Any]:
+def encode_error(error: TargetError) -> list[Any]:
     """Return an error of a target as JSON values."""
-    raw: dict[str, Any] = {"kind": str(error.kind), "message": str(error.message)}
-    if isinstance(error, SkippedError):
-        raw["type"] = "skipped"
-    elif isinstance(error, ProviderError):
-        raw["type"] = "provider"
-        raw |= {"status": error.status, "attempts": error.attempts}
-    return raw
+    raw = [type(error).__name__, str(error.kind), str(error.message)]
+    return [*raw, error.status, error.attempts] if isinstance(error, ProviderError) else raw
 
 
-def decode_error(raw: Any) -> TargetError:
+def decode_error(raw: object) -> TargetError:
     """Return the error that `encode_error` wrote; anything else is an error of kind `process`."""
-    if not isinstance(raw, dict):
-        return TargetError("process", "its worker process sent no error that can be read")
-    kind, message = str(raw.get("kind")), str(raw.get("message"))
-    if raw.get("type") == "skipped":
-        return SkippedError(kind, message)
-    if raw.get("type") == "provider":
-        status, attempts = raw.get("status"), raw.get("attempts")
-        status = status if isinstance(status, int) else None
-        attempts = attempts if isinstance(attempts, int) else 1
-        return ProviderError(kind, message, status, attempts=attempts)
-    return TargetError(kind, message)
+    match raw:
+        case ["SkippedError", str(kind), str(message)]:
+            return SkippedError(kind, message)
+        case [_, str(kind), str(message), int() | None as status, int(attempts)]:
+            return ProviderError(kind, message, status, attempts=attempts)
+        case [_, str(kind), str(message)]:
+            return TargetError(kind, message)
+    return TargetError("process", "its worker process sent no error that can be read")
 
 
 def take_pipes() -> tuple[IO[bytes], IO[bytes]]:

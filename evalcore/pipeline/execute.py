@@ -19,12 +19,12 @@ from evalcore.analytics.integrity import whole_parts
 from evalcore.errors import EvalError, RunConflictError, StoreError, WorkersFailedError
 from evalcore.execution.row import ItemEnd
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
+from evalcore.isolation.pool import ProcessDiedError
 from evalcore.model.run import Manifest, Plan, State
 from evalcore.pipeline.early_stop import stop_rule_of
 from evalcore.pipeline.executors import AloneExecutor, Executor, InlineExecutor, ProcessExecutor
 from evalcore.pipeline.lease import take_lease
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
-from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall, opened_run
 from evalcore.pipeline.states import require_epoch, resume_run
 from evalcore.planning.shards import PILOT_ITEMS, settle, shard_size

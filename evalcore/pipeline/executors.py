@@ -22,15 +22,16 @@ from evalcore.execution.rates import FIRST, ConcurrencyShare
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
-from evalcore.isolation.pool import total_memory
+from evalcore.isolation.pool import ProcessDiedError
 from evalcore.model.run import Plan, State
 from evalcore.model.suite import Suite
 from evalcore.pipeline.plan import is_instant
-from evalcore.pipeline.process import ProcessDiedError, ShardProcess
+from evalcore.pipeline.process import ShardProcess
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.planning.expand import WorkItem
 from evalcore.planning.spool import CaseSpool
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.processes import total_memory
 
 Ended = ShardReceipt | Stopped
 # While one shard is committed and one drains, the items of a third one begin.
@@ -87,10 +88,12 @@ class ProcessExecutor:
 
     def __init__(self, run: StoredRun, options: ExecuteOptions, shards: int) -> None:
         """Start the processes for so many shards; no more than can have a call of a provider."""
-        self._run, self._options = run, options
         most = most_processes(run.definition, options.settings) or options.workers
-        self._count = min(options.workers, most)
-        self._processes = [self._started(number) for number in range(min(self._count, shards))]
+        count = min(options.workers, most)
+        self._processes = [
+            ShardProcess(run, options, ConcurrencyShare(number, count))
+            for number in range(min(count, shards))
+        ]
         # Which process had a shard: it keeps the rows of one that it could not commit.
         self._last: dict[int, int] = {}
 
@@ -104,15 +107,9 @@ class ProcessExecutor:
         if not self._last:
             for each in self._processes[1:]:
                 each.open(call)
-        loads = [each.open_calls if each.is_alive else 0 for each in self._processes]
+        loads = [each.open_calls for each in self._processes]
         number = self._last.setdefault(call.first_item, loads.index(min(loads)))
-        if not self._processes[number].is_alive:
-            self._processes[number].close()
-            self._processes[number] = self._started(number)
         return self._processes[number].call(call)
-
-    def _started(self, number: int) -> ShardProcess:
-        return ShardProcess(self._run, self._options, ConcurrencyShare(number, self._count))
 
     def close(self, *, cancel: bool) -> None:
         """End the processes."""
@@ -184,13 +181,11 @@ def execute_alone(
     """
     shards, stopper = opened.shards, options.stopper
     shard = shards.open(shards.plan.shard_of(call.first_item), copy_context())
-    process: ShardProcess | None = None
+    process = ShardProcess(shards.run, options)
     try:
         for position, item in enumerate(shard.items):
             if stopper.draining:
                 return Stopped(shard.number)
-            if process is None or not process.is_alive:
-                process = ShardProcess(shards.run, options)
             forget = stopper.listen(process.stop)
             try:
                 row = process.call(call, item.number).result()
@@ -206,8 +201,7 @@ def execute_alone(
                 return Stopped(shard.number)
             shards.keep(shard, position, row)
     finally:
-        if process is not None:
-            process.close()
+        process.close()
     return opened.commit(shard).result()
 
 

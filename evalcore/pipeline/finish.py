@@ -56,7 +56,7 @@ class RunView:
     """A run's report together with the tables behind it, open as long as its context.
 
     It is what forms of the report read (`report.view.ReportView`); `root` is the folder that their
-    readers know files from.
+    readers know files from. `is_stored` says that the report in the store is this one.
     """
 
     run: StoredRun
@@ -65,10 +65,14 @@ class RunView:
     tables: Aggregates
     parts: Mapping[int, Path]
     root: Path | None = None
+    is_stored: bool = False
 
     def json(self, *, newline: str = "\n") -> bytes:
         """Return the whole report as JSON in UTF-8; with `newline=""` on one line."""
-        text = b"".join(report_chunks(self.report, self.tables.report_cases()))
+        if self.is_stored:
+            text = self.run.store.get(self.run.keys.report).data
+        else:
+            text = b"".join(report_chunks(self.report, self.tables.report_cases()))
         # Within JSON texts a line end is escaped.
         return text if newline else text.replace(b"\n", b"") + b"\n"
 
@@ -204,6 +208,7 @@ def finish_run(
         facts[PART] = part
         view.report = replace(view.report, run=replace(view.report.run, part=part))
         run.store.put(run.keys.report, report_chunks(view.report, view.tables.report_cases()))
+        view.is_stored = True
         final: dict[str, Any] = {
             "state": State.COMPLETED,
             "started_at": ended.started_at,

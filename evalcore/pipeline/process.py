@@ -1,31 +1,30 @@
-"""A child process that executes shards: both ends of it.
+"""A child process that executes shards: both ends of it, on the pool of worker processes.
 
-Parent and child are this program and trust each other: they write pickles to the child's standard
-input and output. First the parent says what the child may do, then it sends calls; the child
-answers each, and reports finished items and waits in between. It ends when its standard input does:
-with its parent.
+Parent and child are this program and trust each other: what they say is pickled. The child executes
+each call in a thread, and reports finished items, warnings and waits in between.
 """
 
 from __future__ import annotations
 
+import asyncio
+import atexit
+import base64
 import gc
 import os
 import pickle
-import subprocess
-import sys
-import threading
-import time
+from collections import deque
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
-from typing import IO, TYPE_CHECKING, Any, Final, cast
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.errors import EvalError, RunGoneError, RunNotFoundError
+from evalcore.errors import EvalError, RunGoneError, RunNotFoundError, TargetError
 from evalcore.execution.rates import WHOLE, ConcurrencyShare
 from evalcore.execution.row import FinishedElsewhere
-from evalcore.execution.waits import Waits
+from evalcore.execution.waits import Waiting, Waits
 from evalcore.execution.worker import Key, Stopped, process_worker
-from evalcore.isolation.protocol import ended_how, take_pipes
+from evalcore.isolation.pool import Job, Launch, WorkerPool
 from evalcore.pipeline.session import (
     ExecuteOptions,
     ShardCall,
@@ -36,72 +35,39 @@ from evalcore.pipeline.session import (
     run_terms,
 )
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.imports import in_thread
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY, read_plan_keys
-from evalcore.trust.processes import hide_process
 
 if TYPE_CHECKING:
     from evalcore.execution.row import ItemEnd
+    from evalcore.isolation.worker import Engine
 
-# A SIGINT while it imports what it needs ends it without a word.
-_PROGRAM: Final = """\
-import signal
-signal.signal(signal.SIGINT, signal.SIG_DFL)
-from evalcore.pipeline.process import main
-main()
-"""
-_COMMAND: Final = (sys.executable, "-P", "-c", _PROGRAM)
-_END_S: Final = 5.0
 _REPORT_EVERY_S: Final = 0.1
-_WAITS_EVERY_S: Final = 1.0
-
-
-class ProcessDiedError(EvalError):
-    """A process ended although nobody had asked it to; `was_ready`: it had begun to execute."""
-
-    def __init__(self, how: str, was_ready: bool = True) -> None:
-        super().__init__(how, was_ready)
-        self.how, self.was_ready = how, was_ready
-
-    def __str__(self) -> str:
-        return self.how
 
 
 class ShardProcess:
-    """A child process that executes shards of one run; it may do what `options` allow this one."""
+    """A child process that executes shards of one run; it may do what `options` allow this one.
+
+    One that dies is replaced with the next call.
+    """
 
     def __init__(
         self, run: StoredRun, options: ExecuteOptions, share: ConcurrencyShare = WHOLE
     ) -> None:
         """Start the process."""
         self._options = options
-        self._lock = threading.Lock()
-        self._calls: dict[int, Future[Any]] = {}
-        self._next = 0
-        self._is_ready = self._has_stopped = False
-        hide_process()
-        self._process = subprocess.Popen(
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=run_environment(run, signed=bool(options.imports.roots)),
-            # Terminals signal the whole group; only its parent ends it.
-            start_new_session=True,
-        )
-        self._stdin = cast("IO[bytes]", self._process.stdin)
-        self._stdout = cast("IO[bytes]", self._process.stdout)
-        self._send((run_terms(options), share))
-        self._reader = threading.Thread(target=self._read, name="evalcore-process", daemon=True)
-        self._reader.start()
+        self._terms = pickle.dumps((run_terms(options), share))
+        self._open: set[Future[Any]] = set()
+        self._failure: Exception | None = None
+        environment = run_environment(run, signed=bool(options.imports.roots))
+        launch = Launch(environment=environment, preload=(__name__,), is_engine=True)
+        self._pool = WorkerPool(limit=1, launch=launch)
+        self._start("begin", None)
 
     @property
     def open_calls(self) -> int:
         """How many calls the process has not answered."""
-        return len(self._calls)
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it can take a call: it has neither ended nor given up the run by itself."""
-        return self._process.poll() is None and not self._has_stopped
+        return len(self._open)
 
     def call(self, call: ShardCall, only: int | None = None) -> Future[Any]:
         """Let the process execute a shard: a `ShardReceipt` or `Stopped`.
@@ -109,83 +75,52 @@ class ShardProcess:
         With `only` it runs this single item and returns its row (bytes, None if stopped),
         uncommitted. The future raises `ProcessDiedError` if the process ends before it answers.
         """
-        future: Future[Any] = Future()
-        with self._lock:
-            number, self._next = self._next, self._next + 1
-            self._calls[number] = future
-        if not self._send((number, call, only)):
-            self._answered(number, self._death())
+        future = self._start("execute", call, only)
+        self._open.add(future)
+        future.add_done_callback(self._open.discard)
         return future
 
     def open(self, call: ShardCall) -> None:
         """Let the process open the run of a call: its first shard then begins at once."""
-        self._send((None, call, None))
+        self._start("begin", call)
 
     def stop(self) -> None:
         """Ask for the end of what runs; `close` follows."""
-        self._send(None)
+        with suppress(TargetError):  # it is closed
+            self._start("stop")
 
     def close(self) -> None:
         """End the process: it has a moment to return what limits lent it."""
-        with suppress(OSError):
-            self._stdin.close()
+        self._pool.close()
+
+    def _start(self, entry: str, *values: Any) -> Future[Any]:
+        job = Job(f"{__name__}:{entry}", (self._terms, *values), self._take)
+        return self._pool.start(self._called(job))
+
+    async def _called(self, job: Job) -> Any:
         try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(_END_S)
-
-    def _send(self, message: object) -> bool:
-        """Send a message; return False if the process has ended, or is closed."""
-        with self._lock, suppress(OSError, ValueError):
-            pickle.dump(message, self._stdin)
-            self._stdin.flush()
-            return True
-        return False
-
-    def _read(self) -> None:
-        """Take what the process says until it ends."""
-        died: BaseException | None = None
-        try:
-            with self._stdout as stdout, suppress(EOFError, pickle.UnpicklingError):
-                while True:
-                    self._take(*pickle.load(stdout))  # noqa: S301 - the process is this program
-        except Exception as error:  # noqa: BLE001 - of who was told: the calls raise it
-            died = error
-            self._process.kill()
-        self._options.waits.tell(self._process.pid, {})
-        for number in tuple(self._calls):
-            self._answered(number, died or self._death())
-
-    def _take(self, kind: str, value: Any = None, outcome: object = None) -> None:
-        match kind:
-            case "ready":
-                self._is_ready = True
-            case "items":
-                if (progress := self._options.progress) is not None:
-                    for ended in value:
-                        progress(ended)
-            case "waits":
-                self._options.waits.tell(self._process.pid, value)
-            case "warn":
-                self._options.warn(value)
-            case _:
-                self._has_stopped = self._has_stopped or isinstance(outcome, Stopped)
-                self._answered(value, outcome)
-
-    def _answered(self, number: int, outcome: object) -> None:
-        with self._lock:
-            future = self._calls.pop(number, None)
-        if future is None:
-            return
+            outcome = _unpacked(await self._pool.call(job))
+        except EvalError as error:
+            self._options.waits.tell(id(self), {})
+            raise self._failure or error from None
         if isinstance(outcome, BaseException):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
+            raise outcome
+        return outcome
 
-    def _death(self) -> ProcessDiedError:
-        return ProcessDiedError(ended_how(self._process.wait()), self._is_ready)
+    async def _take(self, _: str, packed: str) -> None:
+        """Pass on what the process reports."""
+        news, waits = _unpacked(packed)
+        progress = self._options.progress
+        try:
+            for each in news:
+                if isinstance(each, str):
+                    self._options.warn(each)
+                elif progress is not None:
+                    progress(each)
+        except Exception as error:
+            self._failure = error  # of who was told: the calls raise it
+            raise
+        self._options.waits.tell(id(self), waits)
 
 
 def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
@@ -202,111 +137,118 @@ def run_environment(run: StoredRun, *, signed: bool) -> dict[str, str]:
     return environment
 
 
+def _packed(value: object) -> str:
+    return base64.b64encode(pickle.dumps(value)).decode()
+
+
+def _unpacked(text: str) -> Any:
+    return pickle.loads(base64.b64decode(text))  # noqa: S301 - the process is this program
+
+
+# In the child
+
+
+async def begin(payload: tuple[bytes, ShardCall | None], engine: Engine) -> str:
+    """Open the run of a call, if there is one."""
+    terms, call = payload
+    child = _child(terms)
+    engine.loaded()
+    if call is not None:
+        opened = call
+        child.keys.add(opened.key)
+        with suppress(Exception):  # the first shard meets it again
+            await in_thread(lambda: accepted_run(opened, child.options))
+    return _packed(None)
+
+
+async def execute(payload: tuple[bytes, ShardCall, int | None], engine: Engine) -> str:
+    """Execute a shard, or one item of it."""
+    terms, call, only = payload
+    child = _child(terms)
+    engine.loaded()
+    work = asyncio.create_task(in_thread(lambda: child.execute(call, only)))
+    try:
+        done: set[asyncio.Task[object]] = set()
+        while not done:
+            done, _ = await asyncio.wait((work,), timeout=_REPORT_EVERY_S)
+            if (told := child.told()) is not None:
+                await engine.ask("told", _packed(told))
+    except asyncio.CancelledError:  # the parent closes its pipe, or has ended
+        child.stop()
+    return _packed(await work)
+
+
+async def stop(payload: tuple[bytes], engine: Engine) -> str:
+    """Cancel what runs."""
+    engine.loaded()
+    _child(*payload).stop()
+    return _packed(None)
+
+
+@cache
+def _child(terms: bytes) -> _Child:
+    """Return what this process is; its parent tells it the same terms with each call."""
+    # As in the command itself (`cli.main`): there is hardly a cycle to be found.
+    gc.set_threshold(100_000, 50, 50)
+    gc.freeze()
+    return _Child(terms)
+
+
 class _Child:
-    """The child's side: reads calls, executes each in a thread, answers."""
-
-    def __init__(self, calls: IO[bytes], answers: IO[bytes]) -> None:
-        self._calls, self._answers = calls, answers
-        self._lock = threading.Lock()
-        self._finished: list[FinishedElsewhere] = []
-        self._reported = time.monotonic()
-        self._open: set[Key] = set()
+    def __init__(self, terms: bytes) -> None:
+        allowed, share = pickle.loads(terms)  # noqa: S301 - the parent's
+        self._news: deque[FinishedElsewhere | str] = deque()
         self._waits = Waits()
-
-    def serve(self) -> None:
-        """Execute calls until the parent closes the pipe or ends."""
-        terms, share = pickle.load(self._calls)  # noqa: S301 - the parent's
-        options = replace(
-            options_of(terms),
+        self._waited: Waiting = {}
+        self._stopped = False
+        self.keys: set[Key] = set()
+        self.options = replace(
+            options_of(allowed),
             progress=self._note,
-            warn=lambda text: self._answer("warn", text),
+            warn=self._news.append,
             waits=self._waits,
             share=share,
         )
-        self._answer("ready")
-        threading.Thread(target=self._tell_waits, name="evalcore-waits", daemon=True).start()
-        threads: list[threading.Thread] = []
-        with suppress(EOFError):
-            while True:
-                message = pickle.load(self._calls)  # noqa: S301 - the parent's
-                if message is None:
-                    self._stop()
-                    continue
-                self._open.add(message[1].key)
-                thread = threading.Thread(
-                    target=self._execute, args=(options, *message), daemon=True
-                )
-                thread.start()
-                threads.append(thread)
-        self._stop()
-        for thread in threads:
-            thread.join(_END_S)
-        for key in self._open:
-            process_worker().close(key)
+        atexit.register(self._close)
 
-    def _tell_waits(self) -> None:
-        told: dict[str, tuple[int, float]] = {}
-        while True:
-            time.sleep(_WAITS_EVERY_S)
-            if (waits := dict(self._waits.standing())) or told:
-                self._answer("waits", waits)
-                told = waits
+    def execute(self, call: ShardCall, only: int | None) -> object:
+        """Return the outcome of a call, or the error that the parent raises; in a thread."""
+        self.keys.add(call.key)
+        outcome: object
+        try:
+            if only is not None:
+                return run_item(call, only, self.options)
+            outcome = execute_shard(call, self.options)
+        except RunNotFoundError:
+            return RunGoneError(call.run_id, call.store)
+        except (EvalError, OSError, MemoryError) as error:
+            return error
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
+            return RuntimeError(f"{type(error).__name__}: {error}")
+        if isinstance(outcome, Stopped) and not self._stopped:
+            # By itself: it took the coordinator for dead. The next call begins anew.
+            process_worker().close(call.key)
+        return outcome
 
-    def _stop(self) -> None:
-        for key in self._open:
+    def told(self) -> tuple[list[FinishedElsewhere | str], Waiting] | None:
+        """Return what has happened since the last time, and what calls wait for."""
+        news = [self._news.popleft() for _ in range(len(self._news))]
+        before, self._waited = self._waited, self._waits.standing()
+        return (news, self._waited) if news or before or self._waited else None
+
+    def stop(self) -> None:
+        self._stopped = True
+        for key in self.keys:
             if (opened := process_worker().find(key)) is not None:
                 opened.stop()
 
-    def _execute(
-        self, options: ExecuteOptions, number: int | None, call: ShardCall, only: int | None
-    ) -> None:
-        if number is None:
-            with suppress(Exception):  # the first shard meets it again
-                accepted_run(call, options)
-            return
-        outcome: object
-        try:
-            outcome = (
-                execute_shard(call, options) if only is None else run_item(call, only, options)
-            )
-        except RunNotFoundError:
-            outcome = RunGoneError(call.run_id, call.store)
-        except (EvalError, OSError, MemoryError) as error:
-            outcome = error
-        except BaseException as error:  # noqa: BLE001 - the parent raises it
-            outcome = RuntimeError(f"{type(error).__name__}: {error}")
-        self._report()
-        self._answer("ended", number, outcome)
+    def _close(self) -> None:
+        for key in self.keys:
+            process_worker().close(key)
 
     def _note(self, ended: ItemEnd) -> None:
-        self._finished.append(
+        self._news.append(
             FinishedElsewhere(
                 ended.number, ended.status, ended.outcome, ended.started_us, ended.ended_us
             )
         )
-        if time.monotonic() - self._reported > _REPORT_EVERY_S:
-            self._report()
-
-    def _report(self) -> None:
-        self._reported = time.monotonic()
-        finished, self._finished = self._finished, []
-        if finished:
-            self._answer("items", finished)
-
-    def _answer(self, *message: object) -> None:
-        with self._lock, suppress(OSError):  # the parent is gone
-            pickle.dump(message, self._answers)
-            self._answers.flush()
-
-
-def main() -> None:
-    """Serve calls from standard input; what the suite prints goes to standard error."""
-    # As in the command itself (`cli.main`): there is hardly a cycle to be found.
-    gc.set_threshold(100_000, 50, 50)
-    gc.freeze()
-    hide_process()
-    with suppress(EOFError, BrokenPipeError, KeyboardInterrupt):
-        _Child(*take_pipes()).serve()
-    # Threads of a suite may still run; nothing is left that has to be written.
-    sys.stderr.flush()
-    os._exit(0)

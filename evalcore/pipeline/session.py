@@ -350,11 +350,12 @@ class RunSession:
     def _worker_pool(self) -> WorkerPool:
         with self._lock:
             if self._pool is None:
-                from evalcore.isolation.pool import WorkerPool
+                from evalcore.isolation.pool import Launch, WorkerPool
 
                 kinds = {target.kind for target in self._run.definition.targets.values()}
                 facts = map(kind_facts, kinds)
-                self._pool = WorkerPool(sorted({fact.module for fact in facts if fact.in_workers}))
+                preload = sorted({fact.module for fact in facts if fact.in_workers})
+                self._pool = WorkerPool(launch=Launch(preload=preload))
             return self._pool
 
     def _make_context(self) -> RunCallContext:

@@ -120,25 +120,12 @@ class CaseEncoder:
         return block
 
 
-class AssertionTable(dict[int, Assertion]):
-    """A block's assertions by index, each made when the first case names it."""
-
-    def __init__(self, stored: Sequence[Sequence[Any]]) -> None:
-        super().__init__()
-        self._stored = stored
-
-    def __missing__(self, index: int) -> Assertion:
-        """Make the assertion; raise `IndexError` if the table has no such one."""
-        assertion = self[index] = Assertion._make(self._stored[index])
-        return assertion
-
-
 def decode_case(
     raw: dict[str, Any],
-    table: Mapping[int, Assertion],
+    table: Sequence[Assertion],
     workspaces: Sequence[Mapping[str, Any]],
 ) -> Case:
-    """Return the case of a line; `table` and `workspaces` are those of its block."""
+    """Return the case of a line; `table` has the assertions of its block, by index."""
     get = raw.get
     fixture, block_fixtures, workspace, turns = map(get, ("fixture", "given", "workspace", "turns"))
     # In the order of the fields, which a tuple takes in half the time of names.

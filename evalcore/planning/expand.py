@@ -103,8 +103,7 @@ class Expander:
     def _graded(self, assertions: tuple[Assertion, ...]) -> _Graded:
         """Return the assertions' digest; cases that share all the objects share it."""
         objects = tuple(map(id, assertions))
-        shared = self._assertions.get(objects)
-        if shared is not None:
+        if (shared := self._assertions.get(objects)) is not None:
             return shared
         if len(self._assertions) >= MAX_SHARED_ASSERTIONS:
             self._assertions.clear()

@@ -10,6 +10,7 @@ import random
 import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import starmap
 from tempfile import SpooledTemporaryFile
 from typing import Any, Final
 
@@ -17,8 +18,9 @@ import orjson
 import zstandard
 
 from evalcore.errors import StoreError, UsageError
+from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case, CaseSource
-from evalcore.planning.codec import AssertionTable, CaseEncoder, decode_case
+from evalcore.planning.codec import CaseEncoder, decode_case
 from evalcore.redaction.sealing import missing_variables, seal_block, unseal
 
 PART_CASES = 2_500
@@ -137,7 +139,7 @@ class PlanPart:
             text = unseal(block) if opened else block
             head, *self._lines = text.removesuffix(b"\n").split(b"\n")
             tables = orjson.loads(head)
-            self._table = AssertionTable(tables["assertions"])
+            self._table = list(starmap(Assertion, tables["assertions"]))
             self._workspaces = tables.get("workspaces", ())
 
     def __len__(self) -> int:

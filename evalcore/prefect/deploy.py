@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 
 import click
@@ -52,7 +53,23 @@ def deploy(
             raise UsageError(f"Prefect's server refuses: {error}") from error
     for line in registrar.lines:
         click.echo(line)
+    if reason := unscheduled():
+        click.echo(f"warning: {reason}", err=True)
     would = "would be " if dry else ""
     counted = f"{registrar.done} of {registrar.things} {would}registered or changed"
     click.echo(f"{url}: {counted if registrar.done else 'nothing to change'}")
     return 0
+
+
+def unscheduled() -> str:
+    """Return why a server with the packages of this environment makes no nights, or nothing.
+
+    Prefect repaired in 3.9 how it inserts scheduled flow runs with SQLAlchemy 2.1.
+    """
+    prefect, sqlalchemy = version("prefect"), version("sqlalchemy")
+    if sqlalchemy.startswith("2.0.") or not prefect.startswith("3.8."):
+        return ""
+    return (
+        f"a server of Prefect {prefect} with SQLAlchemy {sqlalchemy} starts no flow runs of "
+        "schedules: install 'prefect>=3.9' or 'sqlalchemy<2.1' where it runs"
+    )

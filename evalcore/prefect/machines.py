@@ -26,9 +26,9 @@ from prefect.states import Cancelled, Cancelling
 
 from evalcore.errors import StoreError, UsageError
 from evalcore.execution.worker import OpenRun, ShardReceipt, Stopped
+from evalcore.isolation.pool import ProcessDiedError
 from evalcore.pipeline.executors import Ended, InlineExecutor
 from evalcore.pipeline.plan import DEFAULT_CONCURRENCY
-from evalcore.pipeline.process import ProcessDiedError
 from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.prefect.publish import RunProgress, logged
 from evalcore.prefect.tasks import shards_at_once

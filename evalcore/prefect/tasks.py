@@ -25,11 +25,12 @@ from evalcore.errors import StoreError, UsageError, WorkersFailedError
 from evalcore.execution.limits import most_processes
 from evalcore.execution.rates import FIRST
 from evalcore.execution.worker import Key, OpenRun, ShardReceipt, Stopped, process_worker
+from evalcore.isolation.pool import ProcessDiedError
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
 from evalcore.pipeline.executors import Ended, usable_cores
 from evalcore.pipeline.plan import is_instant
-from evalcore.pipeline.process import ProcessDiedError, run_environment
+from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, ShardCall, run_terms
 from evalcore.planning.shards import SINGLE_ITEM_LIMIT
 from evalcore.prefect.parameters import RunnerChoice, require_installed

@@ -9,11 +9,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import datetime
-from inspect import isawaitable
+from inspect import isawaitable, signature
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal
 from urllib.parse import urljoin, urlsplit
 
 from evalcore.errors import EvalError
@@ -21,7 +21,7 @@ from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.patterns import PatternError, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.models import ModelTool
-from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema
+from evalcore.scripts.parameters import ToolParameter, checked_input
 from evalcore.trust.files import place_inside
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
@@ -42,7 +42,6 @@ class FetchTool(WaitingTool):
     def __init__(self, name: str, kind: str, config: Mapping[str, Any]) -> None:
         """Take one of `FETCH`, and what a call need not say."""
         self.name = name
-        self.description = "Fetches a web page."
         self._kind = kind
         self._config = dict(config)
 
@@ -50,17 +49,10 @@ class FetchTool(WaitingTool):
         """Return the parameters of a call."""
         return _FETCH_PARAMETERS
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        properties = {"url": {"type": "string"}}
-        return {"type": "object", "properties": properties, "required": ["url"]}
-
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return the page's text, Markdown, links or source."""
         options = {**self._config, **params}
-        for name in options:
-            if name not in _FETCH_PARAMETERS:
-                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+        run.warn_of_unknown(self.name, options, _FETCH_PARAMETERS)
         url = params.get("url")
         if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https"):
             raise ToolError("ValueError", f"{self.name}: 'url' is no web address: {url!r}")
@@ -194,7 +186,9 @@ def _write(path: Path, name: str, text: str) -> None:
         raise ToolError(type(error).__name__, f"cannot write '{name}': {error.strerror}") from error
 
 
-def _read_file(folder: Path, path: str, lines: int, offset: int, show_line_numbers: bool) -> str:
+def read_file(
+    folder: Path, path: str, lines: int, offset: int = 0, show_line_numbers: bool = False
+) -> str:
     """Return lines of a file; a negative offset counts from its end."""
     content = _text(_path_of(folder, path), path).splitlines(keepends=True)
     start = offset if offset >= 0 else max(0, len(content) + offset)
@@ -205,7 +199,13 @@ def _read_file(folder: Path, path: str, lines: int, offset: int, show_line_numbe
     return "\n".join(f"{number}: {line.rstrip(chr(10))}" for number, line in numbered)
 
 
-def _write_file(folder: Path, path: str, content: str, if_exists: str) -> None:
+def write_file(
+    folder: Path,
+    path: str,
+    content: str,
+    if_exists: Literal["fail", "append", "overwrite"] = "fail",
+) -> None:
+    """Write a file."""
     file = _path_of(folder, path)
     if if_exists == "fail" and file.exists():
         raise ToolError("FileExistsError", f"'{path}' exists already")
@@ -213,9 +213,15 @@ def _write_file(folder: Path, path: str, content: str, if_exists: str) -> None:
     _write(file, path, before + content)
 
 
-def _edit_file(
-    folder: Path, path: str, old_string: str, new_string: str, replace_all: bool, expected: Any
+def edit_file(
+    folder: Path,
+    path: str,
+    old_string: str,
+    new_string: str,
+    replace_all: bool = False,
+    expected_count: int | None = None,
 ) -> dict[str, int]:
+    """Replace a text in a file."""
     file = _path_of(folder, path)
     content = _text(file, path)
     count = content.count(old_string) if old_string else 0
@@ -224,8 +230,8 @@ def _edit_file(
     if count > 1 and not replace_all:
         message = f"old_string stands {count} times in '{path}'; set replace_all"
         raise ToolError("ValueError", message)
-    if expected is not None and expected != count:
-        raise ToolError("ValueError", f"expected {expected} replacements, there are {count}")
+    if expected_count is not None and expected_count != count:
+        raise ToolError("ValueError", f"expected {expected_count} replacements, there are {count}")
     _write(file, path, content.replace(old_string, new_string))
     return {"replacements": count}
 
@@ -250,8 +256,12 @@ def _files(folder: Path, pattern: str, *, hidden: bool = False) -> Iterator[tupl
                 yield name.as_posix(), path
 
 
-def _glob_files(
-    folder: Path, pattern: str, path: str, max_results: int, include_hidden: bool
+def glob_files(
+    folder: Path,
+    pattern: str,
+    path: str = ".",
+    max_results: int = 100,
+    include_hidden: bool = False,
 ) -> list[str]:
     """Return the files that a pattern names, the newest first."""
     written = pattern if path == "." else f"{path.rstrip('/')}/{pattern}"
@@ -261,18 +271,19 @@ def _glob_files(
     return [name for name, _ in newest[:max_results]]
 
 
-def _grep_files(
+def grep_files(
     folder: Path,
     pattern: str,
     files_glob: str,
-    before: int,
-    after: int,
-    ignore_case: bool,
-    most: int,
-    mode: str,
+    lines_before: int = 0,
+    lines_after: int = 0,
+    case_insensitive: bool = False,
+    max_results: int = 50,
+    output_mode: Literal["content", "files_only", "count"] = "content",
 ) -> dict[str, Any]:
+    """Find lines of files by a regular expression."""
     try:
-        compiled = compile_pattern(pattern, "i" if ignore_case else "")
+        compiled = compile_pattern(pattern, "i" if case_insensitive else "")
         if _GLOB.isdisjoint(files_glob) and not _path_of(folder, files_glob).is_dir():
             files = [(files_glob, _path_of(folder, files_glob))]
         else:
@@ -284,23 +295,24 @@ def _grep_files(
             for index, line in enumerate(lines):
                 if compiled.is_found_in(line, _SEARCH_LIMIT_S):
                     match = {"file": name, "line_number": index + 1, "content": line}
-                    if before > 0:
-                        match["context_before"] = lines[max(0, index - before) : index]
-                    if after > 0:
-                        match["context_after"] = lines[index + 1 : index + 1 + after]
+                    if lines_before > 0:
+                        match["context_before"] = lines[max(0, index - lines_before) : index]
+                    if lines_after > 0:
+                        match["context_after"] = lines[index + 1 : index + 1 + lines_after]
                     matches.append(match)
     except PatternError as error:
         raise ToolError("ValueError", str(error)) from error
     result: dict[str, Any] = {"total_matches": len(matches), "files_searched": len(files)}
     names = list(dict.fromkeys(match["file"] for match in matches))
-    if mode == "files_only":
-        return {**result, "files": names[:most]}
-    if mode == "count":
+    if output_mode == "files_only":
+        return {**result, "files": names[:max_results]}
+    if output_mode == "count":
         return {**result, "files_with_matches": len(names)}
-    return {**result, "matches": matches[:most]}
+    return {**result, "matches": matches[:max_results]}
 
 
-def _file_info(folder: Path, path: str) -> dict[str, Any]:
+def file_info(folder: Path, path: str) -> dict[str, Any]:
+    """Describe a file or a folder."""
     file = _path_of(folder, path)
     if not file.exists():
         return {"exists": False}
@@ -318,7 +330,8 @@ def _file_info(folder: Path, path: str) -> dict[str, Any]:
     return info
 
 
-def _list_files(folder: Path, path: str) -> str:
+def list_files(folder: Path, path: str = ".") -> str:
+    """List a folder."""
     file = _path_of(folder, path)
     if not file.is_dir():
         raise ToolError("NotADirectoryError", f"'{path}' is no folder")
@@ -350,130 +363,84 @@ async def _output_of(folder: Path, kind: str, words: list[str], timeout: int) ->
     return ended.stdout.decode(errors="replace")
 
 
-def _f_beta(_: Path, hits: int, missed: int, false_alarms: int, beta: float) -> float:
+async def bash(folder: Path, script: str, timeout: int = 30) -> str:
+    """Return the output of a bash script."""
+    return await _output_of(folder, "bash", ["bash", "-c", script], timeout)
+
+
+async def run_python_script(folder: Path, script: str, timeout: int = 30) -> str:
+    """Return the output of a Python script."""
+    return await _output_of(folder, "run_python_script", [sys.executable, "-c", script], timeout)
+
+
+async def run_process(
+    folder: Path, command: str, args: list[str] | None = None, timeout: int = 30
+) -> str:
+    """Return the output of a program."""
+    return await _output_of(folder, "run_process", [command, *(args or ())], timeout)
+
+
+def f_beta_score(
+    _: Path, true_positives: int, false_negatives: int, false_positives: int, beta: float = 1.0
+) -> float:
     """Return the F-beta score in [0, 1]; 0 without hits (van Rijsbergen 1979)."""
+    hits = true_positives
     if hits == 0:
         return 0.0
-    precision, recall = hits / (hits + false_alarms), hits / (hits + missed)
+    precision, recall = hits / (hits + false_positives), hits / (hits + false_negatives)
     weight = beta**2
     divisor = weight * precision + recall
     return (1 + weight) * precision * recall / divisor if divisor else 0.0
 
 
-def _linear(_: Path, hits: int, missed: int, false_alarms: int, w_fn: float, w_fp: float) -> float:
+def linear_score(
+    _: Path,
+    true_positives: int,
+    false_negatives: int,
+    false_positives: int,
+    w_fn: float = 2.0,
+    w_fp: float = 0.5,
+) -> float:
     """Return a score from 0 to 100, as llm-workers computes it.
 
     100 less the weighted share of errors that are expected; 10 · `w_fp` for each false alarm where
     none is expected.
     """
-    if hits + missed == 0:
-        return max(0.0, 100.0 - false_alarms * w_fp * 10.0)
-    penalty = (w_fn * missed + w_fp * false_alarms) / (hits + missed)
+    expected = true_positives + false_negatives
+    if expected == 0:
+        return max(0.0, 100.0 - false_positives * w_fp * 10.0)
+    penalty = (w_fn * false_negatives + w_fp * false_positives) / expected
     return max(0.0, 100.0 - penalty * 100.0)
 
 
-class _Function(NamedTuple):
-    """What a tool does in a folder, and the parameters of a call: name → type, perhaps a default.
-
-    A tool that writes or starts programs is `checked`: the import policy has to allow it.
-    """
-
-    description: str
-    run: Callable[..., Any]
-    parameters: Mapping[str, tuple[Any, ...]]
-    checked: bool = False
+def _by_name(*functions: Callable[..., Any]) -> Mapping[str, Callable[..., Any]]:
+    return MappingProxyType({each.__name__: each for each in functions})
 
 
-_PATH: Final = ("str",)
-_SCRIPT: Final = {"script": ("str",), "timeout": ("int", 30)}
-_COUNTS: Final[Mapping[str, tuple[Any, ...]]] = {
-    "true_positives": ("int",), "false_negatives": ("int",), "false_positives": ("int",)
-}  # fmt: skip
-_SCORES: Final = {
-    "f_beta_score": _Function(
-        "Computes the F-beta score.", _f_beta, {**_COUNTS, "beta": ("float", 1.0)}
-    ),
-    "linear_score": _Function(
-        "Computes a score of 0 to 100.",
-        _linear,
-        {**_COUNTS, "w_fn": ("float", 2.0), "w_fp": ("float", 0.5)},
-    ),
-}
-_PROGRAMS: Final = {
-    "bash": _Function(
-        "Executes a bash script and returns its output.",
-        lambda folder, script, timeout: _output_of(folder, "bash", ["bash", "-c", script], timeout),
-        _SCRIPT,
-        checked=True,
-    ),
-    "run_python_script": _Function(
-        "Runs a Python script and returns its output.",
-        lambda folder, script, timeout: _output_of(
-            folder, "run_python_script", [sys.executable, "-c", script], timeout
-        ),
-        _SCRIPT,
-        checked=True,
-    ),
-    "run_process": _Function(
-        "Runs a program and returns its output.",
-        lambda folder, command, args, timeout: _output_of(
-            folder, "run_process", [command, *args], timeout
-        ),
-        {"command": ("str",), "args": ("list[str]", []), "timeout": ("int", 30)},
-        checked=True,
-    ),
-}
-_FILES: Final[Mapping[str, _Function]] = MappingProxyType(
-    {
-        "read_file": _Function(
-            "Reads lines of a file.",
-            _read_file,
-            {"path": _PATH, "lines": ("int",), "offset": ("int", 0),
-             "show_line_numbers": ("bool", False)},
-        ),
-        "write_file": _Function(
-            "Writes a file.",
-            _write_file,
-            {"path": _PATH, "content": ("str",),
-             "if_exists": ("literal:fail|append|overwrite", "fail")},
-            checked=True,
-        ),
-        "edit_file": _Function(
-            "Replaces text in a file.",
-            _edit_file,
-            {"path": _PATH, "old_string": ("str",), "new_string": ("str",),
-             "replace_all": ("bool", False), "expected_count": ("int", None)},
-            checked=True,
-        ),
-        "glob_files": _Function(
-            "Finds files by a pattern.",
-            _glob_files,
-            {"pattern": ("str",), "path": ("str", "."), "max_results": ("int", 100),
-             "include_hidden": ("bool", False)},
-        ),
-        "grep_files": _Function(
-            "Finds lines by a regular expression.",
-            _grep_files,
-            {"pattern": ("str",), "files_glob": ("str",), "lines_before": ("int", 0),
-             "lines_after": ("int", 0), "case_insensitive": ("bool", False),
-             "max_results": ("int", 50),
-             "output_mode": ("literal:content|files_only|count", "content")},
-        ),
-        "file_info": _Function("Describes a file or folder.", _file_info, {"path": _PATH}),
-        "list_files": _Function("Lists a folder.", _list_files, {"path": ("str", ".")}),
-    }
-)  # fmt: skip
+_SCORES: Final = _by_name(f_beta_score, linear_score)
+_PROGRAMS: Final = _by_name(bash, run_python_script, run_process)
+_FILES: Final = _by_name(
+    read_file, write_file, edit_file, glob_files, grep_files, file_info, list_files
+)
+# The import policy has to allow what writes or starts programs.
+_CHECKED: Final = {*_PROGRAMS, "write_file", "edit_file"}
 
 
 class BuiltinTool:
-    """A function with parameters; files are read, and programs started, in the suite's folder."""
+    """A function with parameters; files are read, and programs started, in the suite's folder.
 
-    def __init__(self, name: str, function: _Function, *, waits: bool = True) -> None:
-        self.name, self.description = name, function.description
-        self._function, self._waits = function, waits
+    The function takes the folder and then the parameters, whose types are its annotations.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], *, waits: bool = True) -> None:
+        self.name, self._function, self._waits = name, function, waits
         self._parameters = tuple(
-            ToolParameter(name=key, type=kinds[0], **({"default": kinds[1]} if kinds[1:] else {}))
-            for key, kinds in function.parameters.items()
+            ToolParameter(
+                name=each.name,
+                type=_type_name(each.annotation),
+                **({} if each.default is each.empty else {"default": each.default}),
+            )
+            for each in list(signature(function).parameters.values())[1:]
         )
 
     def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
@@ -484,20 +451,23 @@ class BuiltinTool:
         """Return the parameters of a call."""
         return tuple(parameter.name for parameter in self._parameters)
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return json_schema(self._parameters)
-
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the function does; raise `ToolError`, or `NotAllowedError`."""
-        if self._function.checked:
+        if self._function.__name__ in _CHECKED:
             run.imports.check_command(f"tool '{self.name}'")
         values = checked_input(self.name, self._parameters, params)
         try:
-            result = self._function.run(run.folder, *values.values())
+            result = self._function(run.folder, **values)
         except (ZeroDivisionError, OverflowError) as error:
             raise ToolError(type(error).__name__, f"{self.name}: {error}") from None
         return await result if isawaitable(result) else result
+
+
+def _type_name(annotation: str) -> str:
+    """Return an annotation, which is text in this module, as parameters of tools are written."""
+    if annotation.startswith("Literal"):
+        return "literal:" + "|".join(re.findall(r"'(\w+)'", annotation.replace('"', "'")))
+    return annotation.removesuffix(" | None")
 
 
 FOREIGN: Final = "llm_workers."
@@ -518,7 +488,7 @@ BUILT_IN: Final = (
 def find_builtin(reference: str, name: str | None, config: Mapping[str, Any]) -> Tool | None:
     """Return the tool of such a name, None if it is none of them."""
     if reference in (_MODEL, f"{OWN}build_llm_tool", f"{OWN}llm"):
-        return ModelTool(name or _MODEL_NAME, "Asks a model.", config)
+        return ModelTool(name or _MODEL_NAME, config)
     for prefix in (_FETCH_MODULE, OWN):
         kind = _snake_case(reference.removeprefix(prefix))
         if reference.startswith(prefix) and kind in FETCH:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -125,6 +125,12 @@ class Iteration:
         if message not in self.warnings:
             self.warnings.append(message)
 
+    def warn_of_unknown(self, tool: str, params: Iterable[str], known: Collection[str]) -> None:
+        """Note the parameters of a call that the tool does not have."""
+        for name in params:
+            if name not in known:
+                self.warn(f"tool '{tool}' has no parameter '{name}'; it is ignored")
+
 
 class Tool(Protocol):
     """A function that a statement calls by its name."""
@@ -136,9 +142,6 @@ class Tool(Protocol):
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters, in their order; None if any is taken."""
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters, for a model that may call the tool."""
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result; raise what the tool raises. `scope` is the caller's."""
@@ -154,7 +157,3 @@ class WaitingTool:
     def parameters(self) -> tuple[str, ...] | None:
         """Return None: the tool takes any."""
         return None
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of any parameters."""
-        return {"type": "object"}

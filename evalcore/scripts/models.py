@@ -11,16 +11,7 @@ from pydantic import field_validator
 
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
-from evalcore.model.exchange import Reply
-from evalcore.scripts.iteration import (
-    Iteration,
-    Scope,
-    Tool,
-    ToolError,
-    WaitingTool,
-    is_caught,
-    kind_of,
-)
+from evalcore.scripts.iteration import Iteration, Scope, ToolError, WaitingTool
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 from evalcore.shapes import OrAbsent
@@ -233,7 +224,6 @@ _CALL: Final = ("prompt", "system", "system_message", "model_ref", "config")
 TEMPLATES: Final = ("prompt", "system", "system_message")
 _EXTRACT: Final = ("first", "last", "all", "none")
 _BLOCK: Final = re.compile(r"(?:^|\n)```json\s*\n(.*?)\n```(?:\n|$)", re.DOTALL)
-_MOST_TURNS: Final = 25
 
 
 class ModelParameters(ScriptPart):
@@ -271,13 +261,11 @@ _PARAMETERS: Final = tuple(ModelParameters.model_fields)
 
 
 class ModelTool(WaitingTool):
-    """Asks the model that `model_ref` names; `tools` are what it may call meanwhile."""
+    """Asks the model that `model_ref` names."""
 
-    def __init__(self, name: str, description: str, config: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, config: Mapping[str, Any]) -> None:
         self.name = name
-        self.description = description
         self.config = dict(config)
-        self.tools: dict[str, Tool] = {}
 
     @cached_property
     def _templates(self) -> dict[str, Tree]:
@@ -287,17 +275,9 @@ class ModelTool(WaitingTool):
         """Return the parameters of a call."""
         return _CALL
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        text = {"type": "string"}
-        properties = {"prompt": text, "system_message": text}
-        return {"type": "object", "properties": properties, "required": ["prompt"]}
-
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the answer's text, or the JSON in it (`extract_json`); raise `ProviderError`."""
-        for name in params:
-            if name not in _CALL:
-                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+        run.warn_of_unknown(self.name, params, _CALL)
         config = self._config(params, scope)
         prompt = params.get("prompt", config.get("prompt"))
         if prompt is None:
@@ -310,17 +290,8 @@ class ModelTool(WaitingTool):
         messages.append({"role": "user", "content": text_of(prompt)})
         parameters = dict(config.get("parameters") or {})
         parameters |= {key: config[key] for key in _PARAMETERS if config.get(key) is not None}
-        texts: list[str] = []
-        for _ in range(_MOST_TURNS):
-            request = chat.request(messages, parameters=parameters, tools=self._described())
-            reply = chat.read(await run.complete(request))
-            if reply.text:
-                texts.append(reply.text)
-            if not reply.tool_calls or not self.tools:
-                return _result("\n".join(texts), config.get("extract_json"), run)
-            messages += await self._answers(reply, scope, run)
-        message = f"{self.name}: the model called tools {_MOST_TURNS} times without an answer"
-        raise ToolError("LimitError", message)
+        reply = chat.read(await run.complete(chat.request(messages, parameters=parameters)))
+        return _result(reply.text, config.get("extract_json"), run)
 
     def _config(self, params: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         """Return the configuration, its prompts filled, with what a call says laid over it."""
@@ -342,42 +313,6 @@ class ModelTool(WaitingTool):
             if key not in overlay
         }
         return {**self.config, **filled, **overlay}
-
-    def _described(self) -> tuple[Mapping[str, Any], ...]:
-        return tuple(
-            {
-                "name": name,
-                "description": getattr(tool, "description", ""),
-                "parameters": tool.schema(),
-            }
-            for name, tool in self.tools.items()
-        )
-
-    async def _answers(self, reply: Reply, scope: Scope, run: Iteration) -> list[Mapping[str, Any]]:
-        """Call the tools that the model asked for; return its message and their answers."""
-        calls = [dict(call) for call in reply.tool_calls]
-        messages: list[Mapping[str, Any]] = [
-            {"role": "assistant", "content": reply.text, "tool_calls": calls}
-        ]
-        for call in calls:
-            content = await self._answer(call, scope, run)
-            messages.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
-        return messages
-
-    async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Iteration) -> str:
-        tool = self.tools.get(str(call.get("name")))
-        if tool is None:
-            return f"Error: there is no tool '{call.get('name')}'"
-        arguments = call.get("arguments")
-        if not isinstance(arguments, Mapping):
-            return f"Error: the arguments are no mapping: {arguments}"
-        try:
-            return text_of(await tool.call(dict(arguments), scope, run))
-        except Exception as error:
-            # The model is told, and may go another way; a limit of the run ends the iteration.
-            if not is_caught(error, ("*",)):
-                raise
-            return f"Error: {kind_of(error)}: {error}"
 
 
 def _result(text: str, extract: Any, run: Iteration) -> Any:

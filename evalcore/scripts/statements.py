@@ -154,11 +154,6 @@ class NamedTool:
         """The tool under its own name."""
         return self._tool
 
-    @property
-    def description(self) -> str:
-        """What the tool does."""
-        return str(getattr(self._tool, "description", ""))
-
     def waits(self, asked_tools: set[int]) -> bool:
         """Whether the tool waits."""
         return self._tool.waits(asked_tools)
@@ -166,10 +161,6 @@ class NamedTool:
     def parameters(self) -> tuple[str, ...] | None:
         """Return the tool's parameters."""
         return self._tool.parameters()
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return self._tool.schema()
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Call the tool."""

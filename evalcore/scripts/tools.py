@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -11,13 +10,13 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field
 
 from evalcore.errors import UsageError
-from evalcore.expressions.engine import ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.mcp import MCP, McpTool, matches, read_mcp_reference, server_tools
+from evalcore.scripts.mcp import MCP, McpTool, read_mcp_reference, server_tools
 from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
-from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
+from evalcore.scripts.parameters import ToolParameter, checked_input, read_parameters
 from evalcore.scripts.statements import (
     Body,
     Compiled,
@@ -41,10 +40,9 @@ class CustomTool:
     What the body stores is its own.
     """
 
-    def __init__(self, name: str, description: str, parameters: Sequence[ToolParameter]) -> None:
+    def __init__(self, name: str, parameters: Sequence[ToolParameter]) -> None:
         """Take what is known before the body is read: that may call the tool itself."""
         self.name = name
-        self.description = description
         self._parameters = tuple(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
         self.body = Body((), listed=True)
@@ -60,15 +58,9 @@ class CustomTool:
         """Return the names of the parameters."""
         return self._names
 
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON Schema of the parameters."""
-        return json_schema(self._parameters)
-
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
         """Return the result of the body; raise `ToolError` for parameters that do not fit."""
-        for name in params:
-            if name not in self._names:
-                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
+        run.warn_of_unknown(self.name, params, self._names)
         values = checked_input(self.name, self._parameters, params)
         depth = scope.get(_DEPTH, 0) + 1
         if depth > DEEPEST_CALL:
@@ -130,10 +122,9 @@ class PythonTool(WaitingTool):
 
         function, names = self._load(run.imports)
         if names is not None:
-            for name in [name for name in params if name not in names]:
-                run.warn(f"tool '{self.name}' has no parameter '{name}'; it is ignored")
-                del params[name]
-        return _plain(await call_foreign(function, **params))
+            run.warn_of_unknown(self.name, params, names)
+            params = {name: value for name, value in params.items() if name in names}
+        return plain_data(await call_foreign(function, **params))
 
     def _load(self, imports: ImportPolicy) -> _Loaded:
         loaded = self._loaded.get(imports)
@@ -191,17 +182,6 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
     if any(each.kind is each.VAR_KEYWORD for each in parameters):
         return None
     return tuple(each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY)
-
-
-def _plain(value: Any) -> Any:
-    """Return models and dataclasses as mappings, anything else as it is."""
-    if hasattr(value, "model_dump"):
-        return value.model_dump()
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return dataclasses.asdict(value)
-    if isinstance(value, Mapping) and not isinstance(value, dict):
-        return dict(value)
-    return value
 
 
 class ToolShape(ScriptPart):
@@ -269,7 +249,6 @@ class ToolReader:
                 self._mistakes.add(loc, f"expected a list of tools, got {describe(raw)}")
             return box
         bodies: list[tuple[CustomTool, Mapping[str, Any], Loc]] = []
-        models: list[tuple[ModelTool, Loc]] = []
         for index, member in enumerate(raw):
             at = (*loc, index)
             tool = self._tool(member, at, box)
@@ -278,8 +257,6 @@ class ToolReader:
             self._add(tool, at, box)
             if isinstance(tool, CustomTool):
                 bodies.append((tool, member, at))
-            elif isinstance(tool, ModelTool):
-                models.append((tool, at))
         for custom, definition, at in bodies:
             inner = box
             if definition.get("tools"):
@@ -287,8 +264,6 @@ class ToolReader:
             custom.body = StatementCompiler(inner, self._mistakes).body(
                 definition["do"], (*at, "do")
             )
-        for model, at in models:
-            self._bind(model, at, box)
         return box
 
     def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
@@ -319,7 +294,7 @@ class ToolReader:
         shape = read_shape(CustomToolShape, raw, loc, self._mistakes)
         if shape is None:
             return None
-        return CustomTool(shape.name, shape.description or "", parameters)
+        return CustomTool(shape.name, parameters)
 
     def _imported(self, shape: ImportedToolShape, loc: Loc, box: Toolbox) -> Tool | None:
         at = (*loc, "import_tool")
@@ -348,6 +323,9 @@ class ToolReader:
     def _check_model(self, tool: ModelTool, loc: Loc) -> None:
         at = (*loc, "config")
         read_shape(ModelConfig, tool.config, at, self._mistakes)
+        if tool.config.get("tools"):
+            message = "has no effect: the models of scripts call no tools; call them in statements"
+            self._mistakes.warn((*at, "tools"), message)
         for key in TEMPLATES:
             try:
                 compile_tree(tool.config.get(key))
@@ -357,30 +335,6 @@ class ToolReader:
         if "model_ref" in tool.config and self._models is not None and name not in self._models:
             message = f"there is no model '{name}'.{suggest(name, self._models)}"
             self._mistakes.add((*at, "model_ref"), message)
-
-    def _bind(self, tool: ModelTool, loc: Loc, box: Toolbox) -> None:
-        """Give a model the tools that its configuration lists."""
-        listed = tool.config.get("tools")
-        if listed is None:
-            return
-        at = (*loc, "config", "tools")
-        if not isinstance(listed, list):
-            self._mistakes.add(at, f"expected a list of tools, got {describe(listed)}")
-            return
-        inline = [each for each in listed if isinstance(each, Mapping) and "match" not in each]
-        inner = self.read(inline, at, box) if inline else box
-        for index, member in enumerate(listed):
-            if isinstance(member, str):
-                named = box.find(member)
-                if named is None:
-                    hint = suggest(member, box.names())
-                    self._mistakes.add((*at, index), f"there is no tool '{member}'.{hint}")
-                else:
-                    tool.tools[member] = named
-            elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
-                tool.tools.update(_matching(box.visible(), member["match"], tool))
-        if inline:
-            tool.tools.update(inner.tools)
 
     def _mcp(self, reference: str, name: str | None, loc: Loc) -> McpTool | None:
         read = read_mcp_reference(reference)
@@ -413,8 +367,3 @@ class ToolReader:
             box.open.append(
                 server_tools(shape.prefix, server, [str(each) for each in shape.filter])
             )
-
-
-def _matching(tools: Mapping[str, Tool], patterns: list[Any], own: Tool) -> dict[str, Tool]:
-    names = [str(pattern) for pattern in patterns]
-    return {name: tool for name, tool in tools.items() if tool is not own and matches(name, names)}

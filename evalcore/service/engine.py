@@ -17,10 +17,10 @@ from evalcore.checks.conditions import EvalAssertion
 from evalcore.errors import EvalError, LoadError, RunConflictError, StoreError
 from evalcore.execution.stopper import Stopper
 from evalcore.execution.worker import ShardReceipt
-from evalcore.formats.executed_workflow import find_providers, judges_of, named_providers
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.saved_evals import TARGET, use_graders
 from evalcore.formats.single_assertions import condition_check
+from evalcore.formats.workflow_file import find_providers, judges_of, named_providers
 from evalcore.gates.builtin import Errors, PassRate
 from evalcore.model.run import State
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition

@@ -16,7 +16,6 @@ from evalcore.service.auth import RateLimiter, Tokens, is_loopback
 from evalcore.service.context import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
 from evalcore.service.db import Database, open_database, upgrade
 from evalcore.service.log import set_up_logging
-from evalcore.service.ui import ProjectPages
 from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
@@ -66,7 +65,7 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
         timeout_keep_alive=75,
         timeout_graceful_shutdown=10,
     )
-    await _Server(config, application.state.pages).serve([listening])
+    await uvicorn.Server(config).serve([listening])
 
 
 def _listening(host: str, port: int) -> socket.socket:
@@ -81,19 +80,6 @@ def _listening(host: str, port: int) -> socket.socket:
             raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
         raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
     return listening
-
-
-class _Server(uvicorn.Server):
-    """A server that ends the pages' streams before it waits for its requests to end."""
-
-    def __init__(self, config: uvicorn.Config, pages: ProjectPages) -> None:
-        super().__init__(config)
-        self._pages = pages
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the server."""
-        self._pages.end_streams()
-        await super().shutdown(sockets)
 
 
 async def service_parts(options: ServeOptions, settings: Settings, database: Database) -> Parts:

@@ -199,7 +199,7 @@ async def _body(request: Request) -> bytes:
     return body
 
 
-_READS: Final = frozenset({"GET", "HEAD"})
+_READS: Final = frozenset({"GET"})
 # Each holds some opened runs.
 _MOST_SITES: Final = 16
 
@@ -222,13 +222,6 @@ class ProjectPages:
         for outage in OUTAGES:
             if outage is not StoreError:  # whose pages say more
                 self.application.add_exception_handler(outage, _unavailable)
-
-    def end_streams(self) -> None:
-        """End what pages follow, now and from now on."""
-        with self._lock:
-            sites = [site for site, _ in self._sites.values()]
-        for site in sites:
-            site.live.close()
 
     def close(self) -> None:
         """Close all sites."""

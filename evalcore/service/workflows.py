@@ -12,7 +12,7 @@ from sqlalchemy import Select, and_, bindparam, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import LoadError, Problem
-from evalcore.formats.executed_workflow import read_registered_workflow
+from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.auth import Caller
 from evalcore.service.context import DamagedPayloadError, Parts, ReadValue, StoredValue, damage_of
 from evalcore.service.db import lock_owned, read_owned, select_rows

@@ -160,11 +160,6 @@ class S3Store:
         with self._explained(key):
             return retried(get, _BODY_WAITS_S, lambda error: isinstance(error, broken_off))
 
-    def download(self, key: str, path: Path) -> None:
-        """Write the object at `key` into the file `path`; boto3 fetches a large one in pieces."""
-        with self._explained(key):
-            self._client.download_file(self._bucket, self._name(key), str(path))
-
     def exists(self, key: str) -> bool:
         """Whether there is an object at `key`: one HEAD request, a twelfth of a listing's price."""
         try:

@@ -395,7 +395,7 @@ def define_suite(
             raw[key] = _members(value, _same) if key in {"tags", "targets"} else value
     source = Source(file, str(folder), _digest(folder, file))
     suite = EvalSuite(name, raw, source, names.objects, caller.f_lineno)
-    # Which addresses may be read depends on the run's store; each is read once, by the run.
+    # Datasets are those of the run's store; they are read once, by the run.
     if not names_stored_cases(raw["cases"]):
         suite.read(LoadOptions(environment=os.environ, secrets_required=False))
     return suite

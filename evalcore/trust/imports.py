@@ -419,6 +419,7 @@ def root_modules() -> RootModules:
     return RootModules()
 
 
+FOREIGN_THREAD: Final = "evalcore-foreign"
 T = TypeVar("T")
 _LONGEST_TEXT: Final = 4_000
 
@@ -490,7 +491,7 @@ async def in_thread(call: Callable[[], T]) -> T:
         with suppress(RuntimeError):  # the loop has ended: no task waits
             loop.call_soon_threadsafe(deliver, value, raised)
 
-    threading.Thread(target=run, name="evalcore-foreign", daemon=True).start()
+    threading.Thread(target=run, name=FOREIGN_THREAD, daemon=True).start()
     returned, error = await ended
     if error is not None:
         raise error

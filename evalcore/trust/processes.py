@@ -205,3 +205,18 @@ def watchdog() -> Watchdog:
 @lru_cache(maxsize=1)
 def _watchdog(_process: int) -> Watchdog:
     return Watchdog()
+
+
+_CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+def total_memory() -> int | None:
+    """Return how many bytes of memory the machine has, or the container; None if not known."""
+    try:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return None
+    try:
+        return min(total, int(_CGROUP.read_text()))
+    except (OSError, ValueError):  # no container, or one without a limit (`max`)
+        return total

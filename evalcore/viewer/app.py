@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Any, Final
@@ -15,7 +15,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.params import Depends as Dependency
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evalcore.errors import (
     DamagedRunError,
@@ -30,50 +29,12 @@ from evalcore.storage.store import ObjectStore
 from evalcore.viewer import rendering
 from evalcore.viewer.rendering import render
 from evalcore.viewer.routes import annotate, cases, compare, datasets, runs, suites
-from evalcore.viewer.security import PageHeaders
+from evalcore.viewer.security import add_headers, require_own_page
 from evalcore.viewer.shelf import PreparingError
 from evalcore.viewer.site import CurrentSite, Site, site_of
 from evalcore.wording import shorten
 
 _LOG: Final = logging.getLogger("evalcore.viewer")
-
-
-class FaultPages:
-    """ASGI middleware that answers with a page where a route raised something unexpected."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; show a page with status 500 if it fails before its answer begins."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        has_begun = False
-
-        async def send_noting(message: Message) -> None:
-            nonlocal has_begun
-            has_begun = True
-            await send(message)
-
-        try:
-            await self._app(scope, receive, send_noting)
-        # Every fault of ours: the browser gets a page, the log the reason.
-        except Exception as error:
-            cover_exception(error)
-            _LOG.exception("%s %s: unexpected fault", scope["method"], scope["path"])
-            if has_begun:
-                raise
-            request = Request(scope, receive)
-            page = render(
-                request,
-                await site_of(request),
-                "failure.html.j2",
-                status=500,
-                title="This page has a fault",
-                message=f"{type(error).__name__}: the reason stands in the log of the server.",
-            )
-            await page(scope, receive, send)
 
 
 _LONGEST_INPUT: Final = 100
@@ -103,10 +64,12 @@ def create_viewer(
         lifespan=lifespan, openapi_url=None, docs_url=None, redoc_url=None, redirect_slashes=False
     )
     application.state.site = site
-    # The first one is the innermost.
-    application.add_middleware(FaultPages)
-    application.add_middleware(PageHeaders, prefix=site.prefix)
-    guards = [*([] if guard is None else [guard]), Depends(require_store)]
+    application.middleware("http")(protect)
+    guards = [
+        *([] if guard is None else [guard]),
+        Depends(require_own_page),
+        Depends(require_store),
+    ]
     for pages in PAGES:
         application.include_router(pages.router, prefix=site.prefix, dependencies=guards)
     for router in (rendering.router, *([] if open_to is None else [open_to])):
@@ -116,6 +79,25 @@ def create_viewer(
     application.add_exception_handler(HTTPException, show_failure)
     application.add_exception_handler(RequestValidationError, show_failure)
     return application
+
+
+async def protect(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+    """Answer with the headers of every page; of an unexpected fault the reason is only logged."""
+    try:
+        return add_headers(await answer(request))
+    # Every fault of ours: the browser gets a page, the log the reason.
+    except Exception as error:  # noqa: BLE001 - the page of a fault
+        cover_exception(error)
+        _LOG.exception("%s %s: unexpected fault", request.method, request.url.path)
+        page = render(
+            request,
+            await site_of(request),
+            "failure.html.j2",
+            status=500,
+            title="This page has a fault",
+            message=f"{type(error).__name__}: the reason stands in the log of the server.",
+        )
+        return add_headers(page)
 
 
 def require_store(site: CurrentSite) -> None:
@@ -195,20 +177,7 @@ def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None])
     config = uvicorn.Config(
         application, log_level="warning", access_log=False, timeout_graceful_shutdown=2
     )
-    _Server(config, site).run(sockets=[listening])
-
-
-class _Server(uvicorn.Server):
-    """A server that ends the pages' streams before it waits for its requests to end."""
-
-    def __init__(self, config: uvicorn.Config, site: Site) -> None:
-        super().__init__(config)
-        self._site = site
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop the server."""
-        self._site.live.close()
-        await super().shutdown(sockets)
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 def _listen(port: int) -> socket.socket:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, QueueProgress
 from evalcore.model.annotation import AnswerForm, AwaitedLabels, Label
-from evalcore.model.run import Manifest, State
-from evalcore.storage.runs import StoredRun, find_run, read_awaited
+from evalcore.model.run import State
+from evalcore.storage.runs import find_run, read_awaited
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue, RunEntry
+from evalcore.viewer.shelf import Shelf
+from evalcore.viewer.views.opened import run_version
 from evalcore.viewer.views.texts import MessageList, PageText, TextBudget, conversation_of
 
 MOST_QUEUES: Final = 8
@@ -32,24 +32,14 @@ class AwaitingRun(NamedTuple):
     progress: QueueProgress | None
 
 
-@dataclass(eq=False)
-class _OpenedQueue:
-    queue: AnnotationQueue
-    version: tuple[Any, ...]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    users: int = 0
-    is_evicted: bool = False
-
-
 class AnnotationQueues:
-    """The queues of a store's runs, at most `MOST_QUEUES` of them open; safe in several threads."""
+    """The queues of a store's runs, a few of them open; safe in several threads."""
 
     def __init__(self, store: ObjectStore, catalogue: Catalogue) -> None:
         self._store, self._catalogue = store, catalogue
-        self._opened: OrderedDict[str, _OpenedQueue] = OrderedDict()
-        self._opening: dict[str, threading.Lock] = {}
+        self._shelf = Shelf[AnnotationQueue](MOST_QUEUES, close=AnnotationQueue.close)
         self._awaited: dict[str, AwaitedLabels | None] = {}
-        self._lock = threading.Lock()
+        self.close = self._shelf.close
 
     @contextmanager
     def open(self, run_id: str) -> Iterator[AnnotationQueue]:
@@ -57,12 +47,10 @@ class AnnotationQueues:
 
         Raises `EvalError` if the run cannot be read.
         """
-        opened = self._take(run_id)
-        try:
-            with opened.lock:
-                yield opened.queue
-        finally:
-            self._release(opened)
+        run = find_run(self._store, run_id)
+        version = run_version(run, run.manifest())
+        with self._shelf.use(run_id, lambda: AnnotationQueue(run), version=version) as queue:
+            yield queue
 
     def awaiting(self) -> list[AwaitingRun]:
         """Return the runs that were decided without all labels, newest first, at most 100.
@@ -71,75 +59,26 @@ class AnnotationQueues:
         newest ones are opened, for what they lack now.
         """
         runs = self._catalogue.runs()
-        regraded = {source for run in runs if (source := source_of(run)) is not None}
+        regraded = {source_of(run) for run in runs}
         listed: list[AwaitingRun] = []
         for entry in runs:
-            if entry.id in regraded or not _has_blocked(entry.manifest):
+            counts = entry.manifest.counts if entry.manifest is not None else None
+            if entry.id in regraded or not counts or not counts.get("blocked"):
                 continue
-            awaited = self._awaited_of(entry.id)
-            if awaited is not None:
-                is_newest = len(listed) < MOST_QUEUES // 2
-                progress = self._progress(entry.id) if is_newest else None
-                listed.append(AwaitingRun(entry, awaited, progress))
-                if len(listed) == _MOST_LISTED:
-                    break
-        return listed
+            if entry.id not in self._awaited:
+                self._awaited[entry.id] = read_awaited(find_run(self._store, entry.id))
+            awaited, progress = self._awaited[entry.id], None
+            if awaited is None:
+                continue
+            if len(listed) < MOST_QUEUES // 2:
+                with self.open(entry.id) as queue:
+                    progress = queue.refresh()
+            listed.append(AwaitingRun(entry, awaited, progress))
+        return listed[:_MOST_LISTED]
 
     def regraded(self, run_id: str) -> RunEntry | None:
         """Return the newest run that has graded a run again; None if there is none."""
-        runs = self._catalogue.runs()
-        return next((run for run in runs if source_of(run) == run_id), None)
-
-    def close(self) -> None:
-        """Close the queues that no request uses, and the others when they are let go."""
-        with self._lock:
-            evicted = [self._evict(name) for name in list(self._opened)]
-        _close(evicted)
-
-    def _progress(self, run_id: str) -> QueueProgress:
-        with self.open(run_id) as queue:
-            return queue.refresh()
-
-    def _awaited_of(self, run_id: str) -> AwaitedLabels | None:
-        if run_id not in self._awaited:
-            self._awaited[run_id] = read_awaited(find_run(self._store, run_id))
-        return self._awaited[run_id]
-
-    def _take(self, run_id: str) -> _OpenedQueue:
-        with self._lock:
-            opening = self._opening.setdefault(run_id, threading.Lock())
-        with opening:
-            run = find_run(self._store, run_id)
-            version = _version(run)
-            evicted: list[AnnotationQueue | None] = []
-            with self._lock:
-                opened = self._opened.get(run_id)
-                if opened is not None and opened.version == version:
-                    self._opened.move_to_end(run_id)
-                    opened.users += 1
-                    return opened
-            queue = AnnotationQueue(run)
-            with self._lock:
-                if run_id in self._opened:
-                    evicted.append(self._evict(run_id))
-                opened = self._opened[run_id] = _OpenedQueue(queue, version, users=1)
-                while len(self._opened) > MOST_QUEUES:
-                    evicted.append(self._evict(next(iter(self._opened))))
-        _close(evicted)
-        return opened
-
-    def _release(self, opened: _OpenedQueue) -> None:
-        with self._lock:
-            opened.users -= 1
-            is_unused = opened.is_evicted and not opened.users
-        if is_unused:
-            opened.queue.close()
-
-    def _evict(self, run_id: str) -> AnnotationQueue | None:
-        """Forget a queue; return it if no request uses it."""
-        opened = self._opened.pop(run_id)
-        opened.is_evicted = True
-        return None if opened.users else opened.queue
+        return next((run for run in self._catalogue.runs() if source_of(run) == run_id), None)
 
 
 def source_of(entry: RunEntry) -> str | None:
@@ -149,24 +88,6 @@ def source_of(entry: RunEntry) -> str | None:
         return None
     source = manifest.settings.get("reuse")
     return source if isinstance(source, str) else None
-
-
-def _has_blocked(manifest: Manifest | None) -> bool:
-    counts = None if manifest is None else manifest.counts
-    return counts is not None and counts.get("blocked", 0) > 0
-
-
-def _close(queues: list[AnnotationQueue | None]) -> None:
-    for queue in queues:
-        if queue is not None:
-            queue.close()
-
-
-def _version(run: StoredRun) -> tuple[Any, ...]:
-    """Return what differs whenever the run's questions would."""
-    manifest = run.manifest()
-    shards = () if manifest.state is State.COMPLETED else tuple(sorted(run.written_shards()))
-    return manifest.state, manifest.ended_at, shards
 
 
 _CHARACTERS: Final = 60_000

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Annotated, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
-from fastapi import Depends, HTTPException, Request
-from starlette.datastructures import MutableHeaders
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from fastapi import HTTPException, Request, Response
+from pydantic import AfterValidator, BeforeValidator
 
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -23,62 +20,27 @@ _HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
+Chosen = Annotated[str | None, BeforeValidator(lambda text: text or None)]
+"""A choice in an address; an empty one chooses nothing."""
+FormText = Annotated[str, AfterValidator(lambda text: text.replace("\r\n", "\n"))]
+"""A field of a form; its line ends are `\\n`."""
 
 
-class PageHeaders:
-    """ASGI middleware that adds the headers to the pages below a prefix."""
-
-    def __init__(self, app: ASGIApp, prefix: str) -> None:
-        self._app = app
-        self._prefix = prefix
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on; add the headers to its answer."""
-        if scope["type"] != "http" or not str(scope["path"]).startswith(self._prefix):
-            await self._app(scope, receive, send)
-            return
-
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-            await send(message)
-
-        await self._app(scope, receive, send_with_headers)
+def add_headers(response: Response) -> Response:
+    """Say to the browser: only this origin's files, no frames, no guessing."""
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    return response
 
 
-_MOST_BYTES: Final = 4 * 1024 * 1024
-_MOST_FIELDS: Final = 2_000
-_FORM_TYPE: Final = "application/x-www-form-urlencoded"
+async def require_own_page(request: Request) -> None:
+    """Raise 403 for a form that no page of this origin sends.
 
-
-@dataclass(frozen=True, slots=True)
-class PostedForm:
-    """The fields of a form, in the order of the page; line ends are `\\n`."""
-
-    fields: Mapping[str, Sequence[str]]
-
-    def text(self, name: str) -> str:
-        """Return the field's first value; empty without one."""
-        values = self.fields.get(name)
-        return values[0] if values else ""
-
-    def texts(self, name: str) -> Sequence[str]:
-        """Return all values of a field."""
-        return self.fields.get(name, ())
-
-    def is_checked(self, name: str) -> bool:
-        """Whether a box is checked."""
-        return bool(self.text(name))
-
-
-def require_same_origin(request: Request) -> None:
-    """Raise 403 unless a page of this origin makes the request.
-
-    Browsers say so in `Sec-Fetch-Site`, or with a page's own address in `Origin`; a request that
-    has neither header is refused.
+    Browsers say so in `Sec-Fetch-Site`, or with a page's own address in `Origin`; a form that has
+    neither header is refused.
     """
+    if request.method == "GET":
+        return
     site = request.headers.get("sec-fetch-site")
     origin = request.headers.get("origin")
     if site is not None:
@@ -91,30 +53,3 @@ def require_same_origin(request: Request) -> None:
             "The form was not sent from a page of this site, so nothing was stored. Open the page "
             "here and send it again.",
         )
-
-
-async def read_form(request: Request) -> PostedForm:
-    """Return the form of a request; raises 403, 413 or 415."""
-    require_same_origin(request)
-    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM_TYPE:
-        raise HTTPException(415, f"A form is sent as {_FORM_TYPE}.")
-    body = bytearray()
-    async for chunk in request.stream():
-        body += chunk
-        if len(body) > _MOST_BYTES:
-            raise HTTPException(413, f"A form may have {_MOST_BYTES // 2**20} MiB.")
-    try:
-        fields = parse_qs(
-            body.decode("ascii", "replace"),
-            keep_blank_values=True,
-            errors="replace",
-            max_num_fields=_MOST_FIELDS,
-        )
-    except ValueError as error:
-        raise HTTPException(413, f"A form may have {_MOST_FIELDS:,} fields.") from error
-    return PostedForm(
-        {name: [value.replace("\r\n", "\n") for value in values] for name, values in fields.items()}
-    )
-
-
-Posted = Annotated[PostedForm, Depends(read_form)]

@@ -8,9 +8,9 @@ what it starts, need no privilege and cannot be undone. It imports only the stan
 from __future__ import annotations
 
 import ctypes
+import importlib
 import os
 import platform
-import runpy
 import struct
 import sys
 import sysconfig
@@ -150,7 +150,7 @@ def main() -> None:
     """Confine this process and run a worker in it."""
     folder, *readable = sys.argv[1:]
     confine(Path(folder), readable)
-    runpy.run_module("evalcore.isolation.worker", run_name="__main__")
+    importlib.import_module("evalcore.isolation.worker").main()
 
 
 if __name__ == "__main__":

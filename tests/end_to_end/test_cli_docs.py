@@ -13,8 +13,7 @@ import click
 import pytest
 from typing_extensions import is_typeddict
 
-from evalcore.checks.dialects import assertion_types
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_types
 from evalcore.cli.main import cli
 from evalcore.formats import section as shapes
 from evalcore.formats import workflow_file as workflow_file_shapes

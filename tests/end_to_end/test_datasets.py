@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evalcore import SuiteError, define_suite, run_suite, variant
-from evalcore.datasets.versions import read_dataset
+from evalcore.datasets.store import read_dataset
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run

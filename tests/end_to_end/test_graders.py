@@ -111,7 +111,7 @@ seen = [
     call("/invoke", {"question": "x", "target": "stranger"}),
     call("/invoke", {"question": "x"}, token="guessed"),
     call("/invokeBatch", {"requests": [{"question": "1"}, {"question": "2"}, {"question": "3"}]}),
-    call("/invokeBatch", {"requests": [{"question": "1", "target": "judge"}, {}]}),
+    call("/invokeBatch", {"requests": [{"question": "1", "target": "default"}, {}]}),
     call("/invoke", {"question": "x"}),
     call("/invoke", {"question": "x"}),
 ]
@@ -122,7 +122,7 @@ QUESTION = '{"question": "Is it?", "target": "second"}'
 
 def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
     with model_server(script=lambda _: "yes") as server:
-        access = {"target": {"max_calls": 3, "targets": ["judge"]}}
+        access = {"target": {"max_calls": 3}}
         test = given("out", {**program(tmp_path, ASKING), **access})
         found = results(run(write_suite(tmp_path, [test], targets=[judge(server)])))["a"]
         questions = list(server.requests)
@@ -131,7 +131,7 @@ def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
     assert info[1]["maxCalls"] == 3
     assert (reply_[0], reply_[1]["rawText"]) == (200, "yes")
     assert reply_[1]["tokenUsage"]["input"] > 0
-    assert stranger == [400, {"error": "Unknown target 'stranger'. Available: default, judge"}]
+    assert stranger == [400, {"error": "Unknown target 'stranger'. Available: default"}]
     assert (unauthorized[0], too_many[0], last[0], over[0]) == (401, 429, 200, 429)
     assert [each["rawText"] for each in batch[1]["responses"]] == [
         "yes", "Error: Missing required field: question",

@@ -9,12 +9,11 @@ from threading import Barrier
 import pytest
 
 from evalcore.capture import flush_captures
-from evalcore.capture.capturing import capture
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue
-from evalcore.datasets.pending import PendingReader
-from evalcore.datasets.promotion import Acceptance, promote
+from evalcore.capture.decorator import capture
+from evalcore.datasets.catalogue import DatasetCatalogue
+from evalcore.datasets.pending import Acceptance, PendingReader, promote
 from evalcore.datasets.reference import DatasetReference
-from evalcore.datasets.versions import read_dataset
+from evalcore.datasets.store import find_version, read_dataset, version_cases
 from evalcore.storage.address import open_store
 from tests.support.captured import pending_records
 from tests.support.pending_captures import write_captures
@@ -36,10 +35,9 @@ def test_promotions_at_once_lose_no_capture(tmp_path: Path, s3: S3Server) -> Non
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(accept, range(4)))
-    catalogue = DatasetCatalogue(store)
-    cases = catalogue.cases(DatasetReference("support")).cases
+    cases = version_cases(store, find_version(store, DatasetReference("support")))
     assert {case["input"] for case in cases} == {f"question {number}" for number in range(8)}
-    assert catalogue.datasets() == (("support", 4, 8, 0),)
+    assert DatasetCatalogue(store).datasets() == (("support", 4, 8, 0),)
 
 
 def test_captures_outlast_answers_that_fail_or_get_lost(

@@ -73,8 +73,8 @@ def run(folder: Path) -> StoredRun:
 
 # A process that ends before it can execute anything would end each time it is started.
 BROKEN = """\
-from evalcore.pipeline import process
-process._COMMAND = (*process._COMMAND[:1], "-c", "raise SystemExit(3)")
+from evalcore.isolation import pool
+pool._COMMAND = (*pool._COMMAND[:1], "-c", "raise SystemExit(3)")
 """
 
 

@@ -39,7 +39,6 @@ RESULTS: dict[str, tuple[str, Any]] = {
     "a key function": ("def size(t):\n  return len(t)\nresult = max('a', 'bb', key=size)", "bb"),
     "parse_json": ("result = parse_json(raw)['a'][1]", 2),
     "get": ("result = get(get({}, 'x', {}), 'y', 7)", 7),
-    "a value of a tool": ("result = str(opaque)", "<object object>"),
 }
 SCOPE: dict[str, Any] = {
     "nums": [1, 2, 3],
@@ -47,7 +46,6 @@ SCOPE: dict[str, Any] = {
     "chosen": {2, 1},
     "name": "World",
     "raw": '{"a": [1, 2]}',
-    "opaque": object(),
     "_private": 1,
 }
 FAILURES = {
@@ -58,7 +56,6 @@ FAILURES = {
     "types": ("result = 'a' + 1", "TypeError", "str"),
     "own failure": ("raise ValueError('no good')", "ValueError", "no good"),
     "result that is a function": ("def f():\n  return 1\nresult = f", "TypeError", "function"),
-    "a value of a tool called": ("result = opaque()", "TypeError", "not callable"),
     "file": ("result = open('/etc/passwd')", "NameError", "open"),
     "dunder by getattr": ("result = getattr('', '__class__')", "NameError", "getattr"),
     "dunder by format": ("result = '{0.__class__}'.format(1)", "AttributeError", "__class__"),

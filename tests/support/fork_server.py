@@ -38,7 +38,7 @@ _MODULES = (
     "evalcore.cli.running",
     "evalcore.cli.report",
     "evalcore.cli.runs",
-    "evalcore.datasets.versions",
+    "evalcore.datasets.store",
     "evalcore.execution.judges",
     "evalcore.execution.worker",
     "evalcore.formats.script_suite",

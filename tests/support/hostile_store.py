@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from evalcore.annotations.queue import awaiting
-from evalcore.datasets.committing import DatasetChange, commit, lines_by_id
+from evalcore.datasets.store import DatasetChange, commit, lines_by_id
 from evalcore.storage.address import open_store
 from tests.support.canary import Canary
 from tests.support.pending_captures import write_captures
@@ -60,7 +60,7 @@ def hostile_store(folder: Path, canary: Canary) -> HostileStore:
         commit(store, name, lambda _, o=origin, n=lines: DatasetChange(o, n))  # type: ignore[misc]
     inputs = {canary.attempt("captured"): canary.attempt("captured-output") for _ in range(3)}
     write_captures(store, inputs, name)
-    from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+    from evalcore.datasets.catalogue import DatasetCatalogue
 
     (first, *_) = DatasetCatalogue(store).pending(name).clusters
     ids = tuple(test["id"] for test in document["tests"])

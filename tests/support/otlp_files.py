@@ -8,11 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.json_format import MessageToDict  # type: ignore[import-untyped]
-from opentelemetry._logs import LogRecord, SeverityNumber
-from opentelemetry.exporter.otlp.proto.common._log_encoder import encode_logs
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -32,25 +28,6 @@ def traced(program: Callable[[Tracer], None]) -> dict[str, Any]:
         MessageToDict(encode_spans(exporter.get_finished_spans()))
     )
     return document
-
-
-def logged(program: Callable[[Tracer, Callable[[str, Any], None]], None]) -> list[dict[str, Any]]:
-    """Return spans and log records of a program, which emits events by name and body."""
-    exporter, records = InMemorySpanExporter(), InMemoryLogRecordExporter()  # type: ignore[no-untyped-call]
-    provider, logs = TracerProvider(), LoggerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    logs.add_log_record_processor(SimpleLogRecordProcessor(records))
-    logger = logs.get_logger("application")
-
-    def emit(name: str, body: Any) -> None:
-        logger.emit(LogRecord(event_name=name, body=body, severity_number=SeverityNumber.INFO))
-
-    program(provider.get_tracer("application"), emit)
-    documents = [
-        encode_spans(exporter.get_finished_spans()),
-        encode_logs(records.get_finished_logs()),
-    ]
-    return [_with_hex_ids(MessageToDict(document)) for document in documents]
 
 
 def json_lines(*documents: Any) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evalcore.capture import flush_captures
-from evalcore.capture.capturing import capture
+from evalcore.capture.decorator import capture
 from evalcore.storage.store import ObjectStore
 
 

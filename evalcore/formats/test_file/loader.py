@@ -7,8 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from evalcore.checks.dialects import assertion_schema
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import Document
 from evalcore.formats.graders import AssertionTemplates, Graders, program_assertions
@@ -26,7 +25,6 @@ from evalcore.formats.section import (
     EvalcoreSection,
     SectionReader,
     check_required_cases,
-    suite_name,
     threshold_of,
 )
 from evalcore.formats.sources import (
@@ -60,7 +58,6 @@ from evalcore.model.suite import (
     ScoreRule,
     Source,
     Suite,
-    SuiteDefinition,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
@@ -122,7 +119,7 @@ def _load(
     reader = TestReader(level.defaults(sound=sound), variables, strict=options.strict)
     selection = Selection(options)
     versions: list[DatasetSource] = []
-    files = NamedFiles(path.parent, suite.get("columns", {}), options.datasets, versions)
+    files = NamedFiles(path.parent, suite.get("columns", {}), options.store, versions)
 
     is_table = path.suffix.lower() in ROW_SUFFIXES
     if is_table:
@@ -144,8 +141,20 @@ def _load(
     file = tests if is_table else problems.file
     warnings = [*level.targets.warnings, *level.notes.texts, *reader.warnings.texts]
     warnings += selection.finish(file)
-    definition = replace(
-        _definition(level, suite, path, Source(file, str(path.resolve().parent), digest)),
+    source = Source(file, str(path.resolve().parent), digest)
+    definition = level.settings.definition(
+        Format.TEST_FILE,
+        source,
+        path,
+        level.policy,
+        name=suite.get("name"),
+        tags=suite.get("tags", ()),
+        targets=level.targets.used,
+        default_target=level.default_target,
+        variants=level.variants,
+        baseline=level.baseline,
+        judge=level.graders.default,
+        reuse=level.execution.get("cache", False),
         limits=level.limits_of(len(cases)),
         absent_fields=absent,
         datasets=tuple(versions),
@@ -154,28 +163,6 @@ def _load(
     definition, own = unjudged.judged_by_themselves(chosen, strict=options.strict)
     warnings += own + unjudged.warnings(definition, strict=options.strict)
     return Suite(definition, cases, tuple(warnings))
-
-
-def _definition(
-    level: _SuiteLevel, suite: TestSuite, path: Path, source: Source
-) -> SuiteDefinition:
-    """Return what the suite level says; judges that only tests name are read by now."""
-    return SuiteDefinition(
-        name=suite_name(path, level.section.get("name"), suite.get("name")),
-        format=Format.TEST_FILE,
-        source=source,
-        policy=level.policy,
-        targets=level.targets.used,
-        default_target=level.default_target,
-        variants=level.variants,
-        baseline=level.baseline,
-        judge=level.graders.default,
-        require_calibrated=bool(level.section.get("require_calibrated")),
-        evidence=level.evidence,
-        reuse=level.execution.get("cache", False),
-        tags=tuple(suite.get("tags", ())) or tuple(level.section.get("tags", ())),
-        file_rules=level.options.file_rules,
-    )
 
 
 class _SuiteLevel:
@@ -192,7 +179,7 @@ class _SuiteLevel:
         self.raw, self.path, self.options, self.problems = raw, path, options, problems
         self.section: EvalcoreSection = raw.get("evalcore", {})
         self.execution: SuiteExecution = self._execution()
-        self._settings = SectionReader(self.section, options, problems)
+        self.settings = SectionReader(self.section, options, problems)
         self.targets = Targets(
             raw.get("targets"),
             path.parent,
@@ -214,8 +201,6 @@ class _SuiteLevel:
         self.baseline = self._baseline()
         self.threshold = self._threshold()
         self.policy = self._policy()
-        self._limits = self._settings.limits()
-        self.evidence = self._settings.evidence()
 
     @property
     def file_problems(self) -> list[Problems]:
@@ -228,7 +213,7 @@ class _SuiteLevel:
 
         What the trials of each test may cost bounds them all together.
         """
-        limits = self._limits
+        limits = self.settings.limits()
         cost_usd = self.execution.get("trials", {"count": 1}).get("cost_limit_usd")
         trials_usd = None if cost_usd is None else cost_usd * tests
         budgets = [
@@ -307,7 +292,7 @@ class _SuiteLevel:
     def _refuse_conflicts(self) -> None:
         execution = self.execution
         trials: Any = execution.get("trials") or {}
-        self._settings.refuse_both(
+        self.settings.refuse_both(
             {
                 "threshold": ("execution.threshold", execution.get("threshold")),
                 "name": ("name", self.raw.get("name")),
@@ -339,7 +324,7 @@ class _SuiteLevel:
         """Return the variants: `execution.targets`, or those of the `evalcore:` section."""
         if "targets" in self.execution:
             return self._listed_variants(self.execution["targets"])
-        variants = self._settings.variants()
+        variants = self.settings.variants()
         for index, variant in enumerate(variants):
             loc = ("evalcore", "variants", index)
             if variant.target is not None:
@@ -363,7 +348,7 @@ class _SuiteLevel:
     def _baseline(self) -> str | None:
         if self.options.target and self.execution.get("targets"):
             return None  # the variants that it could name are not run
-        return self._settings.baseline([variant.id for variant in self.variants])
+        return self.settings.baseline([variant.id for variant in self.variants])
 
     def _threshold(self) -> float:
         execution, section = self.execution.get("threshold"), self.section.get("threshold")
@@ -372,7 +357,7 @@ class _SuiteLevel:
     def _policy(self) -> Policy:
         gates = (PassRate(1.0).spec,)
         policy = replace(
-            self._settings.policy(ScoreRule.WEIGHTED, gates, self.threshold),
+            self.settings.policy(ScoreRule.WEIGHTED, gates, self.threshold),
             stop_on_error=self.execution.get("fail_on_error", False),
         )
         trials = self.execution.get("trials")

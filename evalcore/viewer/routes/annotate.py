@@ -8,15 +8,16 @@ from datetime import UTC, datetime
 from typing import Annotated, Final
 from urllib.parse import quote, unquote
 
-from fastapi import APIRouter, Depends, HTTPException, Query, Request, Response
+from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import BaseModel
 
 from evalcore.annotations.labels import LONGEST_COMMENT, check_annotator
-from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
+from evalcore.annotations.queue import AnnotationTask
 from evalcore.errors import RunConflictError, UsageError
 from evalcore.viewer.queues import annotation_screen, is_complete
 from evalcore.viewer.rendering import page_url, render
-from evalcore.viewer.security import Posted, PostedForm, read_form
+from evalcore.viewer.security import FormText
 from evalcore.viewer.site import CurrentSite
 from evalcore.wording import counted
 
@@ -25,6 +26,25 @@ _COOKIE: Final = "evalcore-annotator"
 _COOKIE_S: Final = 365 * 86_400
 # A screen that stood open for longer does not say how long the answer took.
 _LONGEST_SECONDS: Final = 3_600.0
+
+
+class AnnotatorForm(BaseModel):
+    """Whose labels come from this browser, and the run whose queue is shown next."""
+
+    annotator: str
+    run: str = ""
+
+
+class LabelForm(BaseModel):
+    """An answer, or the button that skips the item or takes back the last answer."""
+
+    annotator: str
+    task: str = ""
+    label: str = ""
+    comment: FormText = ""
+    shown_at: str = ""
+    skip: str = ""
+    undo: str = ""
 
 
 @router.get("/annotate")
@@ -40,10 +60,12 @@ def awaiting_runs(request: Request, site: CurrentSite) -> Response:
 
 
 @router.post("/annotate")
-def choose_annotator(request: Request, site: CurrentSite, form: Posted) -> Response:
+def choose_annotator(
+    request: Request, site: CurrentSite, form: Annotated[AnnotatorForm, Form()]
+) -> Response:
     """Keep the annotator's name in a cookie, and go back to the queue."""
-    name, run_id = check_annotator(form.text("annotator")), form.text("run")
-    response = _see(page_url(site, "annotate", *([run_id] if run_id else [])))
+    name = check_annotator(form.annotator)
+    response = _see(page_url(site, "annotate", *([form.run] if form.run else [])))
     response.set_cookie(
         _COOKIE,
         quote(name, safe=""),
@@ -99,7 +121,9 @@ def annotation_queue(
 
 
 @router.post("/annotate/{run_id}")
-def answer(request: Request, site: CurrentSite, run_id: str, form: Posted) -> Response:
+def answer(
+    request: Request, site: CurrentSite, run_id: str, form: Annotated[LabelForm, Form()]
+) -> Response:
     """Store an answer, skip an item, or take back the last answer; go to the next item.
 
     The same answer twice is stored once; an answer to a page from before replaces what this
@@ -107,19 +131,26 @@ def answer(request: Request, site: CurrentSite, run_id: str, form: Posted) -> Re
     """
     annotator = _form_annotator(request, form)
     with site.queues.open(run_id) as queue:
-        if form.is_checked("undo"):
+        if form.undo:
             undone = queue.undo(annotator, at=_now())
             key = None if undone is None else undone.id
             return _see(page_url(site, "annotate", run_id, task=key))
-        task = queue.find(form.text("task"))
-        if form.is_checked("skip"):
+        task = queue.find(form.task)
+        if form.skip:
             queue.skip(annotator, task)
         else:
-            _store(queue, task, annotator, form)
+            comment = form.comment.strip()
+            if len(comment) > LONGEST_COMMENT:
+                raise UsageError(
+                    f"the comment has {len(comment):,} characters, at most {LONGEST_COMMENT:,} are "
+                    "stored; go back, your text is still there"
+                )
+            seconds = _seconds(form.shown_at)
+            queue.answer(task, annotator, form.label, at=_now(), comment=comment, seconds=seconds)
     return _see(page_url(site, "annotate", run_id))
 
 
-@router.post("/annotate/{run_id}/decide", dependencies=[Depends(read_form)])
+@router.post("/annotate/{run_id}/decide")
 def decide_again(site: CurrentSite, run_id: str) -> Response:
     """Grade the run again with the labels that there are, in the background."""
     with site.queues.open(run_id) as queue:
@@ -133,23 +164,6 @@ def decide_again(site: CurrentSite, run_id: str) -> Response:
         raise HTTPException(403, f"Runs are decided again by `evalcore regrade {run_id}` here.")
     site.regrades.start(run_id)
     return _see(page_url(site, "annotate", run_id))
-
-
-def _store(queue: AnnotationQueue, task: AnnotationTask, annotator: str, form: PostedForm) -> None:
-    comment = form.text("comment").strip()
-    if len(comment) > LONGEST_COMMENT:
-        raise UsageError(
-            f"the comment has {len(comment):,} characters, at most {LONGEST_COMMENT:,} are stored; "
-            "go back, your text is still there"
-        )
-    queue.answer(
-        task,
-        annotator,
-        form.text("label"),
-        at=_now(),
-        comment=comment,
-        seconds=_seconds(form.text("shown_at")),
-    )
 
 
 def _seconds(shown_at: str) -> float | None:
@@ -169,7 +183,7 @@ def _annotator(request: Request) -> str | None:
         return None
 
 
-def _form_annotator(request: Request, form: PostedForm) -> str:
+def _form_annotator(request: Request, form: LabelForm) -> str:
     """Return whose page the form is from; raise `RunConflictError` if the browser is another's."""
     annotator = _annotator(request)
     if annotator is None:
@@ -177,9 +191,9 @@ def _form_annotator(request: Request, form: PostedForm) -> str:
             "this browser has no annotator's name: allow the cookie of this site, open the queue "
             "again and write a name"
         )
-    if form.text("annotator") != annotator:
+    if form.annotator != annotator:
         raise RunConflictError(
-            f"this page was opened as '{form.text('annotator')}', and the browser labels as "
+            f"this page was opened as '{form.annotator}', and the browser labels as "
             f"'{annotator}' now; nothing was stored. Open the queue again."
         )
     return annotator

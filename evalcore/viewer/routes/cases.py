@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from dataclasses import replace
 from typing import Annotated, Final, NamedTuple
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
-from pydantic import BaseModel
 
 from evalcore.errors import EvalError, UsageError
 from evalcore.history.trend import CaseHistory
@@ -18,34 +15,6 @@ from evalcore.viewer.views.case import CaseAddress, read_case_page
 
 router = APIRouter()
 _MOST_OUTCOMES: Final = 40
-_ITERATION: Final = re.compile("[0-9]{1,9}")
-
-
-class CaseAddressQuery(BaseModel):
-    """What an address chooses of a case; an empty value chooses nothing."""
-
-    group: str = ""
-    variant: str = ""
-    iteration: str = ""
-    reference: str = ""
-
-    def address(self, case_id: str) -> CaseAddress:
-        """Return the choice; raises `UsageError`."""
-        if self.iteration and not _ITERATION.fullmatch(self.iteration):
-            raise UsageError(f"iteration={self.iteration!r}: a number from 0 to 999999999")
-        return CaseAddress(
-            case_id,
-            self.group or None,
-            self.variant or None,
-            int(self.iteration) if self.iteration else None,
-            self.reference or None,
-        )
-
-
-class WholeCaseQuery(CaseAddressQuery):
-    """What an address chooses of a case, and the case."""
-
-    id: str
 
 
 class HistoryLines(NamedTuple):
@@ -55,33 +24,21 @@ class HistoryLines(NamedTuple):
     problem: str | None = None
 
 
+# Browsers resolve some ids within a path: see `case_url`.
 @router.get("/runs/{run_id}/cases")
-def case_of_query(
-    request: Request,
-    site: CurrentSite,
-    run_id: str,
-    query: Annotated[WholeCaseQuery, Query()],
-) -> Response:
-    """Show a case whose id cannot stand in a path; see `case_url`."""
-    return one_case(request, site, run_id, query.id, query)
-
-
 @router.get("/runs/{run_id}/cases/{case_id:path}")
 def one_case(
-    request: Request,
-    site: CurrentSite,
-    run_id: str,
-    case_id: str,
-    query: Annotated[CaseAddressQuery, Query()],
+    request: Request, site: CurrentSite, run_id: str, query: Annotated[CaseAddress, Query()]
 ) -> Response:
     """Show a case: input, outputs with what differs, assertions, calls, events, history."""
-    address = query.address(case_id)
+    case_id = request.path_params.get("case_id", query.id)
+    address = query.model_copy(update={"id": case_id})
     with site.opened.open(run_id) as opened:
         page = read_case_page(opened, address)
         run = opened.manifest
     if page is None:
         raise HTTPException(404, f"Run {run_id} has no result of case '{case_id}'.")
-    address = replace(address, group=page.rows[0].group)
+    address.group = page.rows[0].group
     previous, following = page.neighbours
 
     def narrowed(variant: str | None, iteration: int | None) -> str:
@@ -108,7 +65,7 @@ def one_case(
 
 def _history(site: Site, suite: str, address: CaseAddress) -> HistoryLines:
     try:
-        lines = site.case_history(suite_key(suite), suite, address.case_id, address.variant)
+        lines = site.case_history(suite_key(suite), suite, address.id, address.variant)
     except UsageError:
         return HistoryLines()
     except EvalError as error:

@@ -22,6 +22,7 @@ from evalcore.errors import UsageError
 from evalcore.report.document import comparison_entries
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.routes.runs import parse_key
+from evalcore.viewer.security import Chosen
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.views.opened import OpenedComparison, Side
 
@@ -70,18 +71,18 @@ _MOST_RUNS: Final = 100
 class CompareQuery(BaseModel):
     """What an address compares: `a` is the baseline, `b` the candidate, each RUN or RUN~VARIANT."""
 
-    a: str = ""
-    b: str = ""
-    move: str = ""
-    cell: str = ""
-    after: str = ""
+    a: Chosen = None
+    b: Chosen = None
+    move: Chosen = None
+    cell: Chosen = None
+    after: Chosen = None
 
     @property
     def choice(self) -> PairedChoice:
         """The filters; raises `UsageError`."""
         if self.move and self.move not in MOVES:
             raise UsageError(f"move={self.move!r}: one of {', '.join(MOVES)}")
-        return PairedChoice(self.move or None, _cell(self.cell))
+        return PairedChoice(self.move, _cell(self.cell))
 
 
 @router.get("/compare")
@@ -129,7 +130,7 @@ def _figures(opened: OpenedComparison) -> dict[str, Any] | None:
     return entries[0] if entries else None
 
 
-def _cell(text: str) -> tuple[int, int] | None:
+def _cell(text: str | None) -> tuple[int, int] | None:
     if not text:
         return None
     was, _, now = text.partition(",")
@@ -139,7 +140,7 @@ def _cell(text: str) -> tuple[int, int] | None:
         raise UsageError(f"cell={text!r} is no cell of the scatter") from error
 
 
-def _key(text: str) -> PairedKey | None:
+def _key(text: str | None) -> PairedKey | None:
     if not text:
         return None
     rank, _, rest = text.partition("~")

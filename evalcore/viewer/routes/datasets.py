@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, NamedTuple
 from urllib.parse import quote, unquote
 
 import orjson
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Form, HTTPException, Query, Request, Response
 from fastapi.responses import RedirectResponse
+from pydantic import AfterValidator, BaseModel, BeforeValidator
 
-from evalcore.datasets.messages import case_input
-from evalcore.datasets.pending import PendingCapture
-from evalcore.datasets.promotion import Acceptance, case_of
+from evalcore.datasets.pending import (
+    Acceptance,
+    PendingCapture,
+    case_input,
+    case_of,
+    chosen_captures,
+    promote,
+    refuse,
+)
 from evalcore.datasets.reference import DatasetReference
+from evalcore.datasets.store import compare_versions, find_version, read_dataset, version_cases
 from evalcore.errors import EvalError, UsageError
 from evalcore.formats.single_assertions import parse_assertions
 from evalcore.jsonvalues import json_reason
 from evalcore.report.escape import visible
 from evalcore.report.view import question_of
 from evalcore.viewer.rendering import page_url, render
-from evalcore.viewer.security import Posted, PostedForm
+from evalcore.viewer.security import FormText
 from evalcore.viewer.site import CurrentSite, Site
 
 EXPECTATIONS: Final = {
@@ -39,15 +46,23 @@ class EditedText(NamedTuple):
     is_json: bool
 
 
-@dataclass(frozen=True, slots=True)
-class CaptureFields:
-    """What the fields of the form hold."""
+class CaptureForm(BaseModel):
+    """What the fields of the form hold, and which button sends it."""
 
-    input: str
-    assertions: str = ""
-    personal: str = ""
+    input: FormText = ""
+    assertions: FormText = ""
+    personal: FormText = ""
     tags: str = ""
     expectation: str = "none"
+    decision: str = "accept"
+
+
+class CapturesForm(BaseModel):
+    """The captures that are checked, and what becomes of them."""
+
+    capture: list[str] = []
+    assertions: FormText = ""
+    decision: str = "accept"
 
 
 def editable_input(capture: PendingCapture) -> EditedText:
@@ -68,19 +83,7 @@ def captured_output(capture: PendingCapture) -> str | None:
     return text[:_OUTPUT_CHARACTERS]
 
 
-def fields_of(form: PostedForm) -> CaptureFields:
-    """Return what was sent."""
-    expectation = form.text("expectation")
-    return CaptureFields(
-        form.text("input"),
-        form.text("assertions"),
-        form.text("personal"),
-        form.text("tags"),
-        expectation if expectation in EXPECTATIONS else "none",
-    )
-
-
-def acceptance_of(capture: PendingCapture, fields: CaptureFields) -> Acceptance:
+def acceptance_of(capture: PendingCapture, fields: CaptureForm) -> Acceptance:
     """Return what the fields say of the capture; raise `EvalError` for what cannot be a case."""
     edited = editable_input(capture)
     changes: dict[str, Any] = {}
@@ -104,7 +107,7 @@ def assertions_of(text: str) -> list[dict[str, Any]]:
     return parse_assertions(text, "assertions") if text.strip() else []
 
 
-def preview(capture: PendingCapture, fields: CaptureFields) -> tuple[str | None, str | None]:
+def preview(capture: PendingCapture, fields: CaptureForm) -> tuple[str | None, str | None]:
     """Return the case that the fields make as JSON, else why they make none."""
     try:
         case = case_of(capture, acceptance_of(capture, fields))
@@ -129,12 +132,18 @@ def _is_visible(value: Any) -> bool:
 
 router = APIRouter()
 _CLUSTERS: Final = 20
-_OF_CLUSTER: Final = 50
+# A form has at most 1,000 fields.
+_OF_CLUSTER: Final = 45
 _CASES: Final = 50
 _MOST_IDS: Final = 200
 _CASE_CHARACTERS: Final = 2_000
 
 Offset = Annotated[int, Query(ge=0, le=10**9)]
+
+
+# A name may have `/`: it is quoted within its part of a path.
+Name = Annotated[str, AfterValidator(unquote)]
+Since = Annotated[int | None, BeforeValidator(lambda text: text or None)]
 
 
 class CaseLine(NamedTuple):
@@ -149,25 +158,23 @@ class CaseLine(NamedTuple):
 @router.get("/datasets")
 def all_datasets(request: Request, site: CurrentSite) -> Response:
     """Show a line for each dataset."""
-    return render(
-        request,
-        site,
-        "datasets.html.j2",
-        datasets=site.datasets.datasets(),
-        address=_segment,
-    )
+    datasets = site.datasets.datasets()
+    return render(request, site, "datasets.html.j2", datasets=datasets, address=_segment)
 
 
 @router.get("/datasets/{name}")
-def one_dataset(request: Request, site: CurrentSite, name: str, offset: Offset = 0) -> Response:
+def one_dataset(request: Request, site: CurrentSite, name: Name, offset: Offset = 0) -> Response:
     """Show the versions of a dataset, and its pending captures in clusters."""
-    dataset, pending = site.datasets.dataset(unquote(name), offset=offset, limit=_CLUSTERS)
+    dataset = read_dataset(site.store, name)
+    pending = site.datasets.pending(name, offset=offset, limit=_CLUSTERS)
+    if not dataset.versions and not pending.total_captures:
+        raise HTTPException(404, f"There is no dataset '{name}' in this store.")
     return render(
         request,
         site,
         "dataset.html.j2",
         dataset=dataset,
-        segment=_segment(dataset.name if dataset.records else unquote(name)),
+        segment=_segment(dataset.name if dataset.records else name),
         versions=dataset.versions[::-1],
         pending=pending,
         following=offset + _CLUSTERS if offset + _CLUSTERS < pending.total_clusters else None,
@@ -177,46 +184,50 @@ def one_dataset(request: Request, site: CurrentSite, name: str, offset: Offset =
 
 
 @router.post("/datasets/{name}")
-def decide_captures(site: CurrentSite, name: str, form: Posted) -> Response:
+def decide_captures(
+    site: CurrentSite, name: Name, form: Annotated[CapturesForm, Form()]
+) -> Response:
     """Accept or refuse the captures that are checked."""
-    ids = form.texts("capture")
-    if not ids:
+    if not form.capture:
         raise UsageError("no capture is checked: check some, then accept or refuse them")
-    if form.text("decision") == "refuse":
-        site.datasets.refuse(unquote(name), ids)
+    if form.decision == "refuse":
+        refuse(site.store, name, form.capture, reader=site.datasets.reader)
     else:
-        assertions = assertions_of(form.text("assertions"))
-        accepted = [Acceptance(identity, assertions=assertions) for identity in ids]
-        site.datasets.accept(unquote(name), accepted)
+        assertions = assertions_of(form.assertions)
+        accepted = [Acceptance(identity, assertions=assertions) for identity in form.capture]
+        promote(site.store, name, accepted, reader=site.datasets.reader)
     return _see_dataset(site, name)
 
 
 @router.get("/datasets/{name}/captures/{identity}")
-def one_capture(request: Request, site: CurrentSite, name: str, identity: str) -> Response:
+def one_capture(request: Request, site: CurrentSite, name: Name, identity: str) -> Response:
     """Show a pending capture as the form that makes a case of it."""
-    capture = site.datasets.capture(unquote(name), identity)
-    return _capture_page(request, site, name, capture, CaptureFields(editable_input(capture).text))
+    capture = _capture(site, name, identity)
+    fields = CaptureForm(input=editable_input(capture).text)
+    return _capture_page(request, site, name, capture, fields)
 
 
 @router.post("/datasets/{name}/captures/{identity}")
 def decide_capture(
-    request: Request, site: CurrentSite, name: str, identity: str, form: Posted
+    request: Request,
+    site: CurrentSite,
+    name: Name,
+    identity: str,
+    form: Annotated[CaptureForm, Form()],
 ) -> Response:
     """Accept a capture as it was edited, refuse it, or show the case that it would become."""
-    capture = site.datasets.capture(unquote(name), identity)
-    decision = form.text("decision")
-    if decision == "refuse":
-        site.datasets.refuse(unquote(name), [capture.id])
-        return _see_dataset(site, name)
-    fields = fields_of(form)
-    if decision == "preview":
-        return _capture_page(request, site, name, capture, fields, is_edited=True)
-    try:
-        acceptance = acceptance_of(capture, fields)
-    except EvalError:
-        # The page says what is wrong, and still has what was written.
-        return _capture_page(request, site, name, capture, fields, is_edited=True, status=400)
-    site.datasets.accept(unquote(name), [acceptance])
+    capture = _capture(site, name, identity)
+    if form.decision == "refuse":
+        refuse(site.store, name, [capture.id], reader=site.datasets.reader)
+    elif form.decision == "preview":
+        return _capture_page(request, site, name, capture, form, is_edited=True)
+    else:
+        try:
+            acceptance = acceptance_of(capture, form)
+        except EvalError:
+            # The page says what is wrong, and still has what was written.
+            return _capture_page(request, site, name, capture, form, is_edited=True, status=400)
+        promote(site.store, name, [acceptance], reader=site.datasets.reader)
     return _see_dataset(site, name)
 
 
@@ -224,43 +235,52 @@ def decide_capture(
 def one_version(
     request: Request,
     site: CurrentSite,
-    name: str,
+    name: Name,
     version: int,
     offset: Offset = 0,
-    since: str = "",
+    since: Since = None,
 ) -> Response:
     """Show the cases of a version, and what differs from the version of `since`."""
-    page = site.datasets.cases(
-        DatasetReference(unquote(name), version), offset=offset, limit=_CASES
-    )
-    if since and not since.isdecimal():
-        raise UsageError(f"since={since!r}: the number of a version")
+    shown = find_version(site.store, DatasetReference(name, version))
     difference = None
-    if since:
-        difference = site.datasets.difference(unquote(name), int(since), version)
-    dataset, _ = site.datasets.dataset(unquote(name), offset=0, limit=1)
+    if since is not None:
+        earlier = find_version(site.store, DatasetReference(name, since))
+        difference = compare_versions(site.store, earlier, shown)
+    versions = read_dataset(site.store, name).versions[::-1]
+    cases = version_cases(site.store, shown, offset=offset, limit=_CASES)
     return render(
         request,
         site,
         "dataset_version.html.j2",
-        dataset_version=page.version,
-        segment=_segment(page.version.dataset),
-        others=[each for each in dataset.versions[::-1] if each.version != version],
+        dataset_version=shown,
+        segment=_segment(shown.dataset),
+        others=[each for each in versions if each.version != version],
         since=since,
         difference=difference,
         most_ids=_MOST_IDS,
-        cases=[_case_line(case) for case in page.cases],
+        cases=[_case_line(case) for case in cases],
         offset=offset,
-        following=offset + _CASES if offset + _CASES < page.total else None,
+        following=offset + _CASES if offset + _CASES < shown.cases else None,
     )
+
+
+def _capture(site: Site, name: str, identity: str) -> PendingCapture:
+    """Return a pending capture; raise 404 if it does not wait any more."""
+    pending = site.datasets.reader.read(read_dataset(site.store, name))
+    captures, _ = chosen_captures(pending, [identity])
+    if not captures:
+        raise HTTPException(
+            404, f"No capture {identity} of dataset '{name}' waits: it was accepted or refused."
+        )
+    return captures[0]
 
 
 def _capture_page(
     request: Request,
     site: Site,
     name: str,
-    capture: Any,
-    fields: CaptureFields,
+    capture: PendingCapture,
+    fields: CaptureForm,
     *,
     is_edited: bool = False,
     status: int = 200,
@@ -271,8 +291,8 @@ def _capture_page(
         site,
         "capture.html.j2",
         status=status,
-        name=unquote(name),
-        segment=_segment(unquote(name)),
+        name=name,
+        segment=_segment(name),
         capture=capture,
         is_json=editable_input(capture).is_json,
         output=captured_output(capture),
@@ -299,4 +319,4 @@ def _segment(name: str) -> str:
 
 
 def _see_dataset(site: Site, name: str) -> RedirectResponse:
-    return RedirectResponse(page_url(site, "datasets", name), 303)
+    return RedirectResponse(page_url(site, "datasets", _segment(name)), 303)

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
-from collections.abc import AsyncIterator, Mapping
-from contextlib import aclosing
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Final, Literal
 
 import orjson
 from fastapi import APIRouter, HTTPException, Query, Request, Response
-from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from evalcore.analytics.assertions import AssertionCounts
@@ -31,8 +28,8 @@ from evalcore.report.figures import rate_text, score_text, summary_notes, tokens
 from evalcore.report.view import shown_text
 from evalcore.storage.layout import blob_key
 from evalcore.viewer.catalogue import RunEntry
-from evalcore.viewer.live_runs import LiveRuns
 from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.security import Chosen
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.views.case import planned_case, read_evidence
 from evalcore.viewer.views.opened import OpenedRun
@@ -46,26 +43,20 @@ _FIRST_ORDER: Final = "worst"
 class CaseQuery(BaseModel):
     """What an address chooses of a run's cases; an empty value chooses nothing."""
 
-    outcome: str = ""
-    variant: str = ""
-    tag: str = ""
-    assertion: str = ""
-    q: str = ""
+    outcome: Chosen = None
+    variant: Chosen = None
+    tag: Chosen = None
+    assertion: Chosen = None
+    q: Chosen = None
     changed: bool = False
-    order: str = ""
-    after: str = ""
+    order: Chosen = None
+    after: Chosen = None
 
     @property
     def choice(self) -> CaseChoice:
         """The filters."""
-        return CaseChoice(
-            outcome=self.outcome or None,
-            variant=self.variant or None,
-            tag=self.tag or None,
-            assertion=self.assertion or None,
-            text=self.q or None,
-            changed=self.changed,
-        )
+        named = self.outcome, self.variant, self.tag, self.assertion
+        return CaseChoice(*named, text=self.q, changed=self.changed)
 
 
 @router.get("/runs/{run_id}")
@@ -194,7 +185,7 @@ _MOST_LISTED: Final = 500
 def run_assertions(request: Request, site: CurrentSite, run_id: str) -> Response:
     """Show the assertions of a run, those that fail most first."""
     with site.opened.open(run_id) as opened:
-        counts = opened.assertion_counts()
+        counts = opened.assertion_counts
         manifest = opened.manifest
     entry = site.catalogue.entry(run_id)
     return render(
@@ -218,33 +209,11 @@ def _listed(counts: tuple[AssertionCounts, ...]) -> dict[str, Any]:
     }
 
 
-# A browser asks again by itself, and its right to look is checked again.
-_LONGEST_S: Final = 60.0
-_AGAIN_MS: Final = 2_000
-
-
-@router.get("/runs/{run_id}/events")
-async def run_events(site: CurrentSite, run_id: str) -> StreamingResponse:
-    """Send `look` events while the run goes on, and `ended` when it has; see `LiveRuns`."""
-    entry = await asyncio.to_thread(site.catalogue.entry, run_id)
-    if entry is None:
-        raise HTTPException(404)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    events = _events(site.live, run_id)
-    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
-
-
-async def _events(live: LiveRuns, run_id: str) -> AsyncIterator[bytes]:
-    yield f"retry: {_AGAIN_MS}\n\n".encode()
-    try:
-        async with asyncio.timeout(_LONGEST_S), aclosing(live.follow(run_id)) as looks:
-            async for look in looks:
-                yield b"event: look\ndata: " + orjson.dumps(look) + b"\n\n"
-    except TimeoutError:
-        return
-    if live.is_closing:
-        return  # the browser asks again until the server is back
-    yield b"event: ended\ndata: {}\n\n"
+@router.get("/runs/{run_id}/look.json")
+def run_look(site: CurrentSite, run_id: str) -> Response:
+    """Return what `evalcore runs watch --json` prints, for a page that asks once a second."""
+    headers = {"Cache-Control": "no-store"}
+    return Response(orjson.dumps(site.look(run_id)), media_type="application/json", headers=headers)
 
 
 _WHOLE: Final = 2**31 - 1

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+import orjson
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from pydantic import BaseModel, BeforeValidator
 
 from evalcore.errors import UsageError
 from evalcore.model.suite import NO_QUARANTINE, Quarantine, quarantine_of
 from evalcore.model.summary import Metric, Trend
-from evalcore.report.charts import interval_text, trend_summaries
+from evalcore.report.charts import interval_text, trend_spec, trend_summaries
 from evalcore.storage.baselines import list_baselines
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.rendering import page_url, render
 from evalcore.viewer.site import CurrentSite, Site
-from evalcore.viewer.views.trend import SuiteOverview
+from evalcore.viewer.views.trend import SuiteOverview, draw_svg
 
 if TYPE_CHECKING:
     from evalcore.history.trend import LatestRun
@@ -266,22 +267,15 @@ ChosenTrend = Annotated[TrendQuery, Query()]
 def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the picture of the chosen trend."""
     trend = _chosen_trend(site, suite, query)
-    picture = site.pictures.svg(trend, _version(site, suite, query))
+    picture = site.pictures.get(trend, lambda: draw_svg(trend))
     return Response(picture, media_type="image/svg+xml", headers=query.headers)
 
 
 @router.get("/suites/{suite}/trend.json")
 def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the chosen trend as a Vega-Lite chart."""
-    trend = _chosen_trend(site, suite, query)
-    chart = site.pictures.chart(trend, _version(site, suite, query))
+    chart = orjson.dumps(trend_spec(_chosen_trend(site, suite, query)))
     return Response(chart, media_type="application/json", headers=query.headers)
-
-
-def _version(site: Site, suite: str, query: TrendQuery) -> Hashable:
-    # While runs are entered into the history the same runs may have more points.
-    points = len(site.overview(suite).trends[query.chosen_metric(site.overview(suite))].points)
-    return site.catalogue.version(suite), points, tuple(sorted(query.of_trend().items()))
 
 
 def _chosen_trend(site: Site, suite: str, query: TrendQuery) -> Trend:

@@ -1,5 +1,5 @@
 "use strict";
-// A run that goes on: its progress as events; new rows are taken from the page's own address.
+// A run that goes on: its progress is asked for once a second; new rows are taken from the page's own address.
 (() => {
   const live = document.getElementById("live");
   if (!live) return;
@@ -8,6 +8,7 @@
   const counts = document.getElementById("live-counts");
   const rate = document.getElementById("live-rate");
   const shown = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
+  const LOOK_EVERY_MS = 1000;
   const ROWS_EVERY_MS = 3000;
   let done = Number(progress.value);
   let rowsAt = 0;
@@ -30,9 +31,7 @@
     if (focused) [...fresh.querySelectorAll("a.open")].find((link) => link.getAttribute("href") === focused)?.focus();
   };
 
-  const events = new EventSource(live.dataset.events);
-  events.addEventListener("look", (event) => {
-    const look = JSON.parse(event.data);
+  const show = (look) => {
     const now = look.items.done;
     progress.value = now;
     const parts = ["passed", "failed", "blocked", "errors", "skipped", "cancelled"]
@@ -50,12 +49,23 @@
         refreshRows().catch(() => {});
       }, Math.max(0, rowsAt + ROWS_EVERY_MS - performance.now()));
     }
-  });
-  events.addEventListener("ended", () => {
-    events.close();
-    clearTimeout(pending);
-    // The list of runs is read once a second.
-    setTimeout(() => location.reload(), 1100);
-  });
-  addEventListener("pagehide", () => events.close());
+  };
+  const look = async () => {
+    if (!document.hidden) {
+      const answer = await fetch(live.dataset.look, { headers: { Accept: "application/json" } });
+      if (answer.ok) {
+        const seen = await answer.json();
+        show(seen);
+        if (seen.state !== "running") {
+          clearTimeout(pending);
+          // The list of runs is read once a second.
+          setTimeout(() => location.reload(), 1100);
+          return;
+        }
+      }
+    }
+    again();
+  };
+  const again = () => setTimeout(() => look().catch(again), LOOK_EVERY_MS);
+  again();
 })();

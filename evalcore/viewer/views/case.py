@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
+from pydantic import BaseModel, BeforeValidator, Field
 
 from evalcore.analytics.cases import CaseItem, CaseRow, ItemMark, read_case, read_items, read_marks
 from evalcore.errors import ObjectNotFoundError, RunNotFoundError
@@ -19,6 +19,7 @@ from evalcore.report.view import shown_text
 from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun, open_run
 from evalcore.storage.store import ObjectStore
+from evalcore.viewer.security import Chosen
 from evalcore.viewer.views.calls import Exchanges, read_exchanges
 from evalcore.viewer.views.opened import OpenedRun
 from evalcore.viewer.views.texts import (
@@ -284,15 +285,19 @@ NOTHING: Final = "none"
 _VARIANT: Final = "variant:"
 
 
-@dataclass(frozen=True, slots=True)
-class CaseAddress:
-    """What an address chooses of a case; None chooses all, or what suits."""
+class CaseAddress(BaseModel):
+    """What an address chooses of a case; what is left out chooses all, or what suits.
 
-    case_id: str
-    group: str | None = None
-    variant: str | None = None
-    iteration: int | None = None
-    reference: str | None = None
+    `id` is that of the case, also where it stands in the path.
+    """
+
+    id: str = ""
+    group: Chosen = None
+    variant: Chosen = None
+    iteration: Annotated[
+        Annotated[int, Field(ge=0, lt=10**9)] | None, BeforeValidator(lambda text: text or None)
+    ] = None
+    reference: Chosen = None
 
 
 class Reference(NamedTuple):
@@ -342,12 +347,10 @@ def read_case_page(opened: OpenedRun, address: CaseAddress) -> CasePageFacts | N
     table, tables = opened.cases, opened.connection
     if table is None or tables is None:
         return None
-    rows = table.rows_of(address.case_id, address.group)
+    rows = table.rows_of(address.id, address.group)
     if not rows and address.group is None:
         # Comparisons match cases by their ids alone.
-        rows = table.rows_of(
-            address.case_id, table.groups_of([address.case_id]).get(address.case_id)
-        )
+        rows = table.rows_of(address.id, table.groups_of([address.id]).get(address.id))
     if not rows:
         return None
     plan = opened.manifest.plan

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import orjson
@@ -19,7 +18,7 @@ from evalcore.report.view import question_of, shown_text
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.storage.store import ObjectStore
-from evalcore.viewer.shelf import LARGE_ITEMS, Preparations
+from evalcore.viewer.shelf import LARGE_ITEMS, Shelf
 from evalcore.viewer.views.texts import WordDifference, word_difference
 from evalcore.wording import did_you_mean
 
@@ -32,6 +31,15 @@ if TYPE_CHECKING:
     from evalcore.pipeline.compare import ComparedRuns
     from evalcore.pipeline.finish import RunView
     from evalcore.sql.connection import BoundedConnection
+
+MOST_RUNS: Final = 4
+# The tables of so many items together are kept, beside those of the run that is looked at.
+_MOST_ITEMS: Final = 250_000
+_MOST_COMPARISONS: Final = 2
+_MOST_DIFFERENCES: Final = 60
+_VALUE_CHARACTERS: Final = 4_000
+# What the fingerprint tells already, or what says nothing of behaviour.
+_LEFT_OUT: Final = frozenset({"source", "variants", "tags", "datasets", "filtered"})
 
 
 class CaseQuestions:
@@ -61,12 +69,6 @@ class CaseQuestions:
             yield from map(question_of, self._run.inputs(part))
 
 
-MOST_OPENED: Final = 4
-# The tables of so many items together are kept, beside those of the run that is looked at.
-_MOST_ITEMS: Final = 250_000
-_OPENING_LOCKS: Final = 16
-
-
 @dataclass(eq=False)
 class OpenedRun:
     """A run with its tables. `view` is None while the run goes on, or if it was stopped.
@@ -76,22 +78,19 @@ class OpenedRun:
 
     run: StoredRun
     manifest: Manifest
-    version: tuple[Any, ...]
     view: RunView | None = None
     cases: CaseTable | None = None
     connection: BoundedConnection | None = None
-    assertions: tuple[AssertionCounts, ...] | None = None
-    lock: threading.RLock = field(default_factory=threading.RLock)
     closing: ExitStack = field(default_factory=ExitStack)
-    closed: bool = False
 
+    @cached_property
     def assertion_counts(self) -> tuple[AssertionCounts, ...]:
-        """Return the assertions of the run, those that fail most first; counted once."""
-        if self.assertions is None and self.connection is not None:
-            from evalcore.analytics.assertions import run_assertion_counts
+        """The assertions of the run, those that fail most first."""
+        if self.connection is None:
+            return ()
+        from evalcore.analytics.assertions import run_assertion_counts
 
-            self.assertions = run_assertion_counts(self.connection)
-        return self.assertions or ()
+        return run_assertion_counts(self.connection)
 
     @property
     def report(self) -> Report | None:
@@ -100,14 +99,18 @@ class OpenedRun:
 
 
 class OpenedRuns:
-    """The runs of a store that are open, at most `MOST_OPENED`; several threads may use it."""
+    """The runs of a store that are open, a few at a time; several threads may use it.
+
+    A run that has ended never changes, so its tables stay until other runs need their place. Of one
+    that goes on the tables are made anew when it has more results.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
-        self._store = store
-        self._opened: OrderedDict[str, OpenedRun] = OrderedDict()
-        self._opening = tuple(threading.Lock() for _ in range(_OPENING_LOCKS))
-        self._preparations = Preparations()
-        self._lock = threading.Lock()
+        self._find = lru_cache(maxsize=1_000)(partial(find_run, store))
+        self._shelf = Shelf[OpenedRun](
+            MOST_RUNS, most_size=_MOST_ITEMS, close=lambda opened: opened.closing.close()
+        )
+        self.close = self._shelf.close
 
     @contextmanager
     def open(self, run_id: str) -> Iterator[OpenedRun]:
@@ -115,159 +118,62 @@ class OpenedRuns:
 
         Raises `RunNotFoundError`, `DamagedRunError` and the other errors of `view_run`, and
         `PreparingError` while a large run is opened. If the context fails because results that were
-        there are gone, that is raised, and the run is opened anew for the next page.
+        there are gone, that is raised.
         """
-        self._prepare(run_id)
-        opened = self._locked(run_id)
+        from evalcore.analytics.integrity import check_run
+
+        run = self._find(run_id)
+        manifest = run.manifest()
+        items = manifest.plan.items
+        subject = f"Run {run_id} of {items:,} items is being opened"
         try:
-            yield opened
+            with self._shelf.use(
+                run_id,
+                lambda: open_tables(run, manifest),
+                version=run_version(run, manifest),
+                size=items,
+                subject=subject if items > LARGE_ITEMS else None,
+            ) as opened:
+                yield opened
         except EvalError:
             raise
         except Exception:  # results that have gone may be the cause
-            self._require_whole(run_id, opened)
-            raise
-        finally:
-            opened.lock.release()
-
-    def _require_whole(self, run_id: str, opened: OpenedRun) -> None:
-        """Raise what the store says of a run whose results have gone; else return."""
-        from evalcore.analytics.integrity import check_run
-
-        try:
-            check_run(opened.run)
-        except EvalError:
-            with self._lock:
-                if self._opened.get(run_id) is opened:
-                    del self._opened[run_id]
-            _close(opened)
+            check_run(run)
             raise
 
-    def close(self) -> None:
-        """Close all runs."""
-        with self._lock:
-            opened, self._opened = list(self._opened.values()), OrderedDict()
-        for each in opened:
-            _close(each)
 
-    def _prepare(self, run_id: str) -> None:
-        """Open a large run beside the page; raise `PreparingError` until it is open."""
-        with self._lock:
-            if run_id in self._opened:
-                return
-        items = find_run(self._store, run_id).manifest().plan.items
-        if items > LARGE_ITEMS:
-            subject = f"Run {run_id} of {items:,} items is being opened"
-            self._preparations.require(run_id, subject, lambda: self._reopened(run_id))
-
-    def _locked(self, run_id: str) -> OpenedRun:
-        """Return an open run whose lock this thread holds."""
-        while True:
-            opened = self._reopened(run_id)
-            opened.lock.acquire()
-            if not opened.closed:
-                return opened
-            # Another run has taken its place in between.
-            opened.lock.release()
-
-    def _reopened(self, run_id: str) -> OpenedRun:
-        with self._opening[hash(run_id) % _OPENING_LOCKS]:
-            return self._current(run_id)
-
-    def _current(self, run_id: str) -> OpenedRun:
-        with self._lock:
-            opened = self._opened.get(run_id)
-        run = opened.run if opened is not None else find_run(self._store, run_id)
-        manifest = run.manifest()
-        version = _version(run, manifest)
-        if opened is not None and opened.version == version:
-            with self._lock:
-                if run_id in self._opened:
-                    self._opened.move_to_end(run_id)
-            return opened
-        fresh = open_tables(run, manifest, version)
-        closed: list[OpenedRun] = []
-        with self._lock:
-            if opened is not None and self._opened.pop(run_id, None) is not None:
-                closed.append(opened)
-            self._opened[run_id] = fresh
-            while self._too_many():
-                closed.append(self._opened.popitem(last=False)[1])
-        for each in closed:
-            _close(each)
-        return fresh
-
-    def _too_many(self) -> bool:
-        items = sum(opened.manifest.plan.items for opened in self._opened.values())
-        return len(self._opened) > MOST_OPENED or (items > _MOST_ITEMS and len(self._opened) > 1)
+def run_version(run: StoredRun, manifest: Manifest) -> tuple[Any, ...]:
+    """Return what differs whenever the results of a run do."""
+    is_final = manifest.state is State.COMPLETED
+    return manifest.state, manifest.ended_at, None if is_final else run.written_shards()
 
 
-def _version(run: StoredRun, manifest: Manifest) -> tuple[Any, ...]:
-    """Return what differs whenever the run's tables would."""
-    if manifest.state is State.COMPLETED:
-        return manifest.state, manifest.ended_at
-    return manifest.state, manifest.ended_at, run.written_shards()
-
-
-def _close(opened: OpenedRun) -> None:
-    with opened.lock:
-        opened.closed = True
-        opened.closing.close()
-
-
-def open_tables(run: StoredRun, manifest: Manifest, version: tuple[Any, ...]) -> OpenedRun:
-    """Return a run with its tables; the caller closes it."""
-    opened = OpenedRun(run, manifest, version)
-    with ExitStack() as stack:
-        if manifest.state is State.COMPLETED:
-            _open_ended(opened, stack)
-        else:
-            _open_unended(opened, stack)
-        opened.closing = stack.pop_all()
-    return opened
-
-
-def _open_ended(opened: OpenedRun, stack: ExitStack) -> None:
-    from evalcore.analytics.cases import CaseTable
-    from evalcore.pipeline.finish import view_run
-
-    view = stack.enter_context(view_run(opened.run))
-    opened.view, opened.connection = view, view.tables.connection
-    opened.cases = CaseTable(
-        view.tables.connection, view.plan, _questions(opened), _directions(view.report)
-    )
-
-
-def _open_unended(opened: OpenedRun, stack: ExitStack) -> None:
-    """Open what there is of a run that goes on or was stopped."""
+def open_tables(run: StoredRun, manifest: Manifest) -> OpenedRun:
+    """Return a run with its tables; of one that goes on or was stopped, with what there is."""
     from evalcore.analytics.cases import CaseTable
     from evalcore.analytics.summary import Aggregates
+    from evalcore.pipeline.finish import view_run
 
-    run, plan = opened.run, opened.manifest.plan
-    written = {shard for shard in run.written_shards() if shard < plan.shards}
-    if not written or not opened.manifest.is_planned:
-        return
-    parts = stack.enter_context(run.result_files(plan, written))
-    tables = stack.enter_context(Aggregates(parts, plan, run.definition.policy))
-    opened.connection = tables.connection
-    opened.cases = CaseTable(tables.connection, plan, _questions(opened), {})
-
-
-def _questions(opened: OpenedRun) -> CaseQuestions:
-    return CaseQuestions(opened.run, opened.manifest.plan)
-
-
-def _directions(report: Report) -> Mapping[tuple[str, str], str]:
-    """Return how listed cases changed; a regression counts before an improvement."""
+    opened, plan = OpenedRun(run, manifest), manifest.plan
     directions: dict[tuple[str, str], str] = {}
-    for change in changes(report):
-        directions.setdefault((change.case, change.variant), change.direction)
-    return directions
-
-
-MOST_DIFFERENCES: Final = 60
-_VALUE_CHARACTERS: Final = 4_000
-# What the fingerprint tells already, or what says nothing of behaviour.
-_LEFT_OUT: Final = frozenset({"source", "variants", "tags", "datasets", "filtered"})
+    with ExitStack() as stack:
+        if manifest.state is State.COMPLETED:
+            opened.view = stack.enter_context(view_run(run))
+            opened.connection, plan = opened.view.tables.connection, opened.view.plan
+            for change in changes(opened.view.report):
+                # A regression counts before an improvement.
+                directions.setdefault((change.case, change.variant), change.direction)
+        else:
+            written = {shard for shard in run.written_shards() if shard < plan.shards}
+            if not written or not manifest.is_planned:
+                return opened
+            parts = stack.enter_context(run.result_files(plan, written))
+            tables = stack.enter_context(Aggregates(parts, plan, run.definition.policy))
+            opened.connection = tables.connection
+        questions = CaseQuestions(run, manifest.plan)
+        opened.cases = CaseTable(opened.connection, plan, questions, directions)
+        opened.closing = stack.pop_all()
+    return opened
 
 
 class SettingDifference(NamedTuple):
@@ -292,7 +198,7 @@ def setting_differences(
     paths = [path for path in sorted(was.keys() | now.keys()) if was.get(path) != now.get(path)]
     fields = tuple(
         SettingDifference(path, word_difference(was.get(path, ""), now.get(path, "")))
-        for path in paths[:MOST_DIFFERENCES]
+        for path in paths[:_MOST_DIFFERENCES]
     )
     return SettingDifferences(fields, len(paths) - len(fields))
 
@@ -318,9 +224,6 @@ def _fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
             yield from _fields(inner, f"{path}[{number}]")
     elif value not in (None, [], {}):
         yield path, (shown_text(value) or "")[:_VALUE_CHARACTERS]
-
-
-_MOST_COMPARISONS: Final = 2
 
 
 class Side(NamedTuple):
@@ -359,65 +262,35 @@ class OpenedComparison:
 
 
 class OpenedComparisons:
-    """The comparisons of a store that are open, at most `MOST_OPENED`."""
+    """The comparisons of a store that are open, a few at a time; several threads may use it."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._opened: OrderedDict[tuple[Any, ...], OpenedComparison] = OrderedDict()
-        self._lock = threading.Lock()
-        self._opening = threading.Lock()
-        self._preparations = Preparations()
+        self._shelf = Shelf[OpenedComparison](
+            _MOST_COMPARISONS, close=lambda opened: opened.closing.close()
+        )
+        self.close = self._shelf.close
 
     @contextmanager
     def open(self, baseline: str, candidate: str) -> Iterator[OpenedComparison]:
         """Give the comparison of two addresses `RUN` or `RUN~VARIANT`, for as long as the context.
 
         Without variants the first one that both runs have is compared, of one run its baseline with
-        another variant. Other pages that compare wait. Raises `UsageError`, the errors of
-        `compare_runs`, and `PreparingError` while large runs are compared.
+        another variant. Raises `UsageError`, the errors of `compare_runs`, and `PreparingError`
+        while large runs are compared.
         """
         sides = self._sides(baseline, candidate)
-        key = tuple((side.run.run_id, side.variant, _end(side.run)) for side in sides)
-        while True:
-            self._prepare(key, sides)
-            with self._lock:
-                opened = self._opened.get(key)
-                if opened is None:
-                    continue  # others have taken its place in between
-                self._opened.move_to_end(key)
-                yield opened
-                return
-
-    def _prepare(self, key: tuple[Any, ...], sides: tuple[Side, Side]) -> None:
-        """Open a comparison, of large runs beside the page: `PreparingError` until it is open."""
-        items = sum(side.run.manifest().plan.items for side in sides)
-        if items <= LARGE_ITEMS:
-            self._open(key, sides)
-            return
-        with self._lock:
-            if key in self._opened:
-                return
+        manifests = [side.run.manifest() for side in sides]
+        items = sum(manifest.plan.items for manifest in manifests)
         names = " and ".join(dict.fromkeys(side.run.run_id for side in sides))
         subject = f"The comparison of {names}, {items:,} items, is being made"
-        self._preparations.require(key, subject, lambda: self._open(key, sides))
-
-    def _open(self, key: tuple[Any, ...], sides: tuple[Side, Side]) -> None:
-        with self._opening:
-            with self._lock:
-                if key in self._opened:
-                    return
-                while len(self._opened) >= _MOST_COMPARISONS:
-                    self._opened.popitem(last=False)[1].closing.close()
-            opened = _open(sides)
-            with self._lock:
-                self._opened[key] = opened
-
-    def close(self) -> None:
-        """Close all comparisons."""
-        with self._lock:
-            for opened in self._opened.values():
-                opened.closing.close()
-            self._opened.clear()
+        with self._shelf.use(
+            tuple((side.run.run_id, side.variant) for side in sides),
+            lambda: _compare(sides),
+            version=tuple(manifest.ended_at for manifest in manifests),
+            subject=subject if items > LARGE_ITEMS else None,
+        ) as opened:
+            yield opened
 
     def _sides(self, baseline: str, candidate: str) -> tuple[Side, Side]:
         named = [address.partition("~") for address in (baseline, candidate)]
@@ -455,11 +328,7 @@ def _matched(
     return was, now or (was if was in variants[1] else variants[1][0])
 
 
-def _end(run: StoredRun) -> str | None:
-    return run.manifest().ended_at
-
-
-def _open(sides: tuple[Side, Side]) -> OpenedComparison:
+def _compare(sides: tuple[Side, Side]) -> OpenedComparison:
     from evalcore.analytics.compare import read_moves, read_scatter
     from evalcore.history.fingerprints import describe_changes, run_fingerprints
     from evalcore.pipeline.compare import open_compared

@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
-import threading
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
 from evalcore.errors import StoreError
 from evalcore.model.summary import Metric, Trend
 from evalcore.report.charts import trend_spec
-from evalcore.viewer.shelf import Recent
 
 if TYPE_CHECKING:
     from evalcore.history.trend import FlakyCase, SuiteHistory
@@ -53,6 +51,7 @@ def read_overview(history: SuiteHistory) -> SuiteOverview:
     return SuiteOverview({metric: history.trend(metric) for metric in Metric}, history.flaky())
 
 
+_SCRIPT: Final = Path(__file__).parent.parent / "static" / "trend.js"
 _WRITE: Final = "import sys, vl_convert; text = sys.stdin.buffer.read().decode(); "
 _DRAW: Final = (
     f"{_WRITE}drawn = vl_convert.vegalite_to_svg(text, allowed_base_urls=[]); "
@@ -62,61 +61,15 @@ _BUNDLE: Final = f"{_WRITE}sys.stdout.buffer.write(vl_convert.javascript_bundle(
 _LONGEST_S: Final = 60.0
 
 
-def draw_svg(spec: dict[str, Any]) -> bytes:
-    """Return a chart as SVG; raise `StoreError` if it cannot be drawn."""
-    return _written_by(_DRAW, orjson.dumps(spec))
-
-
-def bundle_script(text: str) -> bytes:
-    """Return a script with Vega's libraries; raise `StoreError` if it cannot be made."""
-    return _written_by(_BUNDLE, text.encode())
-
-
-def _written_by(program: str, data: bytes) -> bytes:
-    command = [sys.executable, "-P", "-c", program]
-    try:
-        ended = subprocess.run(
-            command, input=data, capture_output=True, timeout=_LONGEST_S, check=True
-        )
-    except (subprocess.SubprocessError, OSError) as error:
-        raise StoreError(f"the chart cannot be drawn here: {type(error).__name__}") from error
-    return ended.stdout
-
-
-_MOST: Final = 64
-_SCRIPT: Final = Path(__file__).parent.parent / "static" / "trend.js"
-
-
-class TrendPictures:
-    """SVG pictures by trend; the last `_MOST` are kept."""
-
-    def __init__(self) -> None:
-        self._pictures: Recent[bytes] = Recent(_MOST)
-        self._charts: Recent[bytes] = Recent(_MOST)
-
-    def svg(self, trend: Trend, version: Hashable) -> bytes:
-        """Return a trend as SVG; `version` differs whenever the trend's points do."""
-        key = (trend.suite, trend.metric, trend.variants, version)
-        return self._pictures.get(key, lambda: draw_svg(trend_spec(trend)))
-
-    def chart(self, trend: Trend, version: Hashable) -> bytes:
-        """Return a trend as a Vega-Lite chart in JSON; as `svg` otherwise."""
-        key = (trend.suite, trend.metric, trend.variants, version)
-        return self._charts.get(key, lambda: orjson.dumps(trend_spec(trend)))
-
-
-_BUNDLING: Final = threading.Lock()
-
-
-def chart_script() -> bytes:
-    """Return the script of interactive trends with the libraries that it uses; made once."""
-    with _BUNDLING:
-        return _bundle()
+def draw_svg(trend: Trend) -> bytes:
+    """Return a trend as SVG; raise `StoreError` if it cannot be drawn."""
+    return _written_by(_DRAW, orjson.dumps(trend_spec(trend)))
 
 
 @cache
-def _bundle() -> bytes:
-    return bundle_script(_SCRIPT.read_text("utf-8"))
+def chart_script() -> bytes:
+    """Return the script of interactive trends with the libraries that it uses; made once."""
+    return _written_by(_BUNDLE, _SCRIPT.read_bytes())
 
 
 @cache
@@ -126,3 +79,15 @@ def chart_script_digest() -> str:
 
     text = f"{version('vl-convert-python')} {_SCRIPT.read_text('utf-8')}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _written_by(program: str, data: bytes) -> bytes:
+    """Return what a process writes; the engine that draws takes 100 MB, free afterwards."""
+    command = [sys.executable, "-P", "-c", program]
+    try:
+        ended = subprocess.run(
+            command, input=data, capture_output=True, timeout=_LONGEST_S, check=True
+        )
+    except (subprocess.SubprocessError, OSError) as error:
+        raise StoreError(f"the chart cannot be drawn here: {type(error).__name__}") from error
+    return ended.stdout

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue, cluster_captures
-from evalcore.datasets.pending import PendingCapture, PendingReader
-from evalcore.datasets.promotion import Acceptance, promote, refuse
+from evalcore.datasets.catalogue import DatasetCatalogue, cluster_captures
+from evalcore.datasets.pending import Acceptance, PendingCapture, PendingReader, promote, refuse
 from evalcore.datasets.reference import DatasetReference
-from evalcore.datasets.versions import read_dataset
+from evalcore.datasets.store import find_version, read_dataset, version_cases
 from evalcore.errors import UsageError
 from evalcore.storage.local import LocalStore
 from tests.support.pending_captures import write_captures
@@ -27,6 +26,10 @@ def store(tmp_path: Path) -> LocalStore:
 def pending(store: LocalStore) -> dict[str, PendingCapture]:
     captures = PendingReader(store).read(read_dataset(store, "support"))
     return {str(capture.input): capture for capture in captures}
+
+
+def cases_of(store: LocalStore, offset: int = 0) -> list[dict[str, Any]]:
+    return list(version_cases(store, find_version(store, LATEST), offset=offset))
 
 
 def test_equal_inputs_wait_once_however_often_they_were_written(store: LocalStore) -> None:
@@ -51,7 +54,7 @@ def test_a_promoted_capture_is_a_case_and_waits_no_more(store: LocalStore) -> No
     )
     promoted = promote(store, "support", [acceptance])
     assert promoted.committed.version is not None
-    (case,) = DatasetCatalogue(store).cases(LATEST).cases
+    (case,) = cases_of(store)
     assert case | {"metadata": {}} == {
         "id": asked.case_id,
         "input": "Where is order 7 of [redacted]?",
@@ -68,7 +71,7 @@ def test_a_promoted_capture_is_a_case_and_waits_no_more(store: LocalStore) -> No
 def test_an_edited_input_replaces_the_captured_one(store: LocalStore) -> None:
     write_captures(store, {"a": "1"})
     promote(store, "support", [Acceptance(pending(store)["a"].id, input="A?")])
-    (case,) = DatasetCatalogue(store).cases(LATEST).cases
+    (case,) = cases_of(store)
     assert case["input"] == "A?"
 
 
@@ -82,7 +85,7 @@ def test_a_capture_that_two_people_promote_becomes_one_case(store: LocalStore) -
     with pytest.raises(UsageError, match="no single pending capture"):
         promote(store, "support", [Acceptance(first.id, input="other")], reader=readers[1])
     promote(store, "support", [Acceptance(second.id)], reader=readers[1])
-    assert [case["input"] for case in DatasetCatalogue(store).cases(LATEST).cases] == ["a", "b"]
+    assert [case["input"] for case in cases_of(store)] == ["a", "b"]
 
 
 def test_a_refused_capture_never_waits_again_and_its_text_is_deleted(store: LocalStore) -> None:
@@ -107,7 +110,7 @@ def test_unknown_and_ambiguous_ids_write_nothing(store: LocalStore) -> None:
 
 def test_an_error_has_no_output_to_expect(store: LocalStore) -> None:
     from evalcore.capture import flush_captures
-    from evalcore.capture.capturing import capture
+    from evalcore.capture.decorator import capture
 
     with pytest.raises(KeyError), capture("support", input="fails", store=store):
         raise KeyError("x")
@@ -174,7 +177,7 @@ def test_pages_of_the_catalogue_cover_everything_once(store: LocalStore) -> None
     assert (sizes, pages[0].total_clusters, pages[0].total_captures) == ([[2], [1], []], 2, 3)
     promote(store, "support", [Acceptance(each.id) for each in pending(store).values()])
     assert catalogue.datasets() == (("support", 1, 3, 0),)
-    assert [catalogue.cases(LATEST, offset=each, limit=2).cases[0]["input"] for each in (0, 2)] == [
+    assert [cases_of(store, offset=each)[0]["input"] for each in (0, 2)] == [
         "Where is my parcel now?",
         "Hi",
     ]

@@ -9,18 +9,21 @@ from threading import Barrier
 
 import pytest
 
-from evalcore.datasets.case_lines import PART_CASES, version_cases
-from evalcore.datasets.committing import (
+from evalcore.datasets.catalogue import DatasetCatalogue
+from evalcore.datasets.reference import DatasetReference, parse_reference
+from evalcore.datasets.store import (
+    PART_CASES,
     DatasetChange,
     commit,
     compare_versions,
+    dataset_names,
     drop,
+    find_version,
     lines_by_id,
     pin,
+    read_dataset,
+    version_cases,
 )
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue
-from evalcore.datasets.reference import DatasetReference, parse_reference
-from evalcore.datasets.versions import dataset_names, find_version, read_dataset
 from evalcore.errors import StoreError, UsageError
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectStore, StoredObject

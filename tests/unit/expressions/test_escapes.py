@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evalcore.expressions import limits
-from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_template
 
 REACHED: list[object] = []
@@ -339,23 +339,11 @@ def test_an_endless_loop_ends_that_expression_only(short: None) -> None:
     assert compile_template("${sum(x for x in range(10))}").render({}) == 45
 
 
-def test_a_class_derived_from_a_builtin_one_does_not_bring_its_own_methods() -> None:
+def test_what_a_tool_gives_becomes_plain_data() -> None:
     REACHED.clear()
-    assert compile_template("${hostile.upper() + hostile + hostile % ()}").render(scope()) == (
-        "TEXTtexttext"
-    )
+    given = plain_data({"client": Client(), "text": [Hostile("a")], "any": SimpleNamespace(a=1)})
+    assert given == {"client": given["client"], "text": ["a"], "any": "namespace(a=1)"}
+    assert "Client object" in given["client"]
+    assert " at 0x" not in given["client"]
+    assert {type(given["client"]), type(given["text"][0])} == {str}
     assert REACHED == []
-
-
-def test_a_value_of_the_scope_goes_through_untouched() -> None:
-    values = scope()
-    assert compile_template("${client}").render(values) is values["client"]
-    assert compile_template("${[client]}").render(values) == [values["client"]]
-
-
-def test_texts_show_no_addresses() -> None:
-    text = compile_template("${str(client)} ${[client]} ${d.items()} ${'%s' % tool}").render(
-        scope()
-    )
-    assert "Client object" in text
-    assert " at 0x" not in text

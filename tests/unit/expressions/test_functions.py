@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from evalcore.expressions.engine import plain_data
 from evalcore.expressions.template import compile_template
 from tests.support.expression_failures import failure_of
 
@@ -16,13 +17,15 @@ class Level(IntEnum):
     HIGH = 3
 
 
-SCOPE: Mapping[str, Any] = {
-    "xs": [3, 1, 2],
-    "high": Level.HIGH,
-    "d": {"b": 1, "a": 2},
-    "pairs": [["a", 1], ("b", 2)],
-    "name": "value",
-}
+SCOPE: Mapping[str, Any] = plain_data(
+    {
+        "xs": [3, 1, 2],
+        "high": Level.HIGH,
+        "d": {"b": 1, "a": 2},
+        "pairs": [["a", 1], ("b", 2)],
+        "name": "value",
+    }
+)
 
 VALUES: Mapping[str, Any] = {
     "abs(-2.5)": 2.5,

@@ -11,24 +11,26 @@ from typing import Any
 
 import pytest
 
-from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError
+from evalcore.expressions.engine import ExpressionError, ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_template, compile_tree
 
-SCOPE: Mapping[str, Any] = {
-    "a": 1,
-    "name": "World",
-    "d": {"a": 1, "b": {"c": 0.4}, "items": [1], "_id": 7},
-    "xs": [3, 1, 2],
-    "words": ["alpha", "beta"],
-    "_": "yes, Hello",
-    "_match_groups": ("yes", None),
-    "max": 9,
-    "raw": '{"score": 0.75}',
-    "when": datetime.date(2026, 11, 22),
-    "frozen": MappingProxyType({"k": {"z": 1}}),
-    "ordered": OrderedDict(k=1),
-    "nothing": None,
-}
+SCOPE: Mapping[str, Any] = plain_data(
+    {
+        "a": 1,
+        "name": "World",
+        "d": {"a": 1, "b": {"c": 0.4}, "items": [1], "_id": 7},
+        "xs": [3, 1, 2],
+        "words": ["alpha", "beta"],
+        "_": "yes, Hello",
+        "_match_groups": ("yes", None),
+        "max": 9,
+        "raw": '{"score": 0.75}',
+        "when": datetime.date(2026, 11, 22),
+        "frozen": MappingProxyType({"k": {"z": 1}}),
+        "ordered": OrderedDict(k=1),
+        "nothing": None,
+    }
+)
 
 VALUES: dict[str, tuple[str, Any]] = {
     "a set in its order": ("${[x for x in {'c', 'a', 'b', 'd'}]}", ["a", "b", "c", "d"]),

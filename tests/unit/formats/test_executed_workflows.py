@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evalcore.errors import LoadError
-from evalcore.formats.executed_workflow import read_registered_workflow
+from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.model.suite import Case, Suite
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 

@@ -44,23 +44,24 @@ def test_anything_else_is_no_suite(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "program"),
+    "text",
     [
-        ("{prompts: [hi], providers: [echo], tests: [{assert: []}]}", "promptfoo"),
-        ("{version: 2, eval: {task: t, model: m, created: x}, samples: []}", "Inspect AI"),
-        ("[{input: a, target: b}]", "Inspect AI"),
-        ("{cases: [{name: a, inputs: b}]}", "pydantic-evals"),
-        ("{testCases: [], runDuration: 1}", "DeepEval"),
-        ("[{input: a, retrieval_context: null}]", "DeepEval"),
-        ("[{inputs: {q: a}, outputs: {a: b}}]", "LangSmith"),
-        ("[{input: a, expected: b}]", "Braintrust"),
+        "{prompts: [hi], providers: [echo], tests: [{assert: []}]}",
+        "{version: 2, eval: {task: t, model: m, created: x}, samples: []}",
+        "[{input: a, target: b}]",
+        "{cases: [{name: a, inputs: b}]}",
+        "{testCases: [], runDuration: 1}",
+        "[{input: a, retrieval_context: null}]",
+        "[{inputs: {q: a}, outputs: {a: b}}]",
+        "[{input: a, expected: b}]",
     ],
 )
-def test_a_file_of_another_program_is_to_be_imported(text: str, program: str) -> None:
+def test_a_file_of_another_program_is_to_be_imported(text: str) -> None:
     with pytest.raises(LoadError) as raised:
         recognise(parse_document(text.encode(), "file.yaml"))
     (problem,) = raised.value.problems
-    assert problem.message == f"is a file of {program}; `evalcore import FILE` writes a suite of it"
+    assert problem.message.startswith("is a file of another program")
+    assert "`evalcore import FILE`" in problem.message
 
 
 @pytest.mark.parametrize("text", ["[{input: a}]", "[1]", "{cases: [1]}", "{cases: {inputs: 1}}"])

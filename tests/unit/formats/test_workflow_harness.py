@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.checks.dialects import AssertionType, assertion_types
-from evalcore.checks.registry import Dialect
+from evalcore.checks.registry import AssertionType, Dialect, assertion_types
 from evalcore.model.assertion import Assertion
 from evalcore.model.run import GateSpec
 from evalcore.model.suite import ErrorPolicy, Reducer, Suite

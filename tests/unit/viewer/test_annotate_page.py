@@ -196,7 +196,7 @@ def test_only_a_page_of_this_site_can_label(client: TestClient, tmp_path: Path) 
         assert label(sec_fetch_site=site) == 403
     assert label(sec_fetch_site="same-site", origin="http://127.0.0.1") == 403
     assert label() == 403
-    assert label(content_type="text/plain", origin="http://127.0.0.1") == 415
+    assert label(content_type="text/plain", origin="http://127.0.0.1") == 422
     assert stored(tmp_path) == []
     assert label(origin="http://127.0.0.1") == 303
     assert label(sec_fetch_site="same-origin", origin="null") == 303

@@ -140,7 +140,7 @@ def test_the_history_says_since_when_a_case_fails(viewed: Viewed) -> None:
     [
         ("cases/nowhere", 404),
         ("cases/first?group=other", 404),
-        ("cases/first?iteration=x", 400),
+        ("cases/first?iteration=x", 422),
         ("items/999/output", 404),
         ("items/0/output?block=none", 404),
         ("planned/999/input", 404),

@@ -11,11 +11,16 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from evalcore.datasets.case_lines import version_cases
-from evalcore.datasets.committing import DatasetChange, commit, lines_by_id
-from evalcore.datasets.dataset_catalogue import DatasetCatalogue
+from evalcore.datasets.catalogue import DatasetCatalogue
 from evalcore.datasets.reference import DatasetReference
-from evalcore.datasets.versions import find_version
+from evalcore.datasets.store import (
+    DatasetChange,
+    commit,
+    find_version,
+    lines_by_id,
+    read_dataset,
+    version_cases,
+)
 from evalcore.redaction.redactor import REDACTED
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
@@ -107,8 +112,8 @@ def test_an_unedited_input_stays_as_it_was_captured(
     client: TestClient, store: ObjectStore, captured: Any
 ) -> None:
     from evalcore.capture import flush_captures
-    from evalcore.capture.capturing import capture
-    from evalcore.datasets.messages import case_input
+    from evalcore.capture.decorator import capture
+    from evalcore.datasets.pending import case_input
 
     capture("support", input=captured, output="x", store=store)
     assert flush_captures(30)
@@ -138,7 +143,7 @@ def test_a_mistake_is_explained_and_nothing_that_was_written_is_lost(
     page = client.post(path, data={"input": "My text", "decision": decision, **fields})
     assert message in page.text
     assert sent_fields(page.text) == {"input": "My text", "personal": "", **fields}
-    assert DatasetCatalogue(store).versions("support") == ()
+    assert read_dataset(store, "support").versions == ()
 
 
 def test_the_case_is_shown_before_it_is_accepted(client: TestClient, store: ObjectStore) -> None:
@@ -147,7 +152,7 @@ def test_the_case_is_shown_before_it_is_accepted(client: TestClient, store: Obje
     page = client.post(path, data={"input": "Where is Zoë?", "personal": "Zoë",
                                    "decision": "preview"})  # fmt: skip
     assert f"Where is {REDACTED}?" in html.unescape(page.text)
-    assert DatasetCatalogue(store).versions("support") == ()
+    assert read_dataset(store, "support").versions == ()
 
 
 def test_refused_captures_wait_no_more(client: TestClient, store: ObjectStore) -> None:
@@ -205,7 +210,7 @@ def test_versions_are_compared_and_paged(client: TestClient, store: ObjectStore)
         ("/datasets/nothing", 404),
         ("/datasets/support/captures/0123", 404),
         ("/datasets/support/7", 400),
-        ("/datasets/support/1?since=x", 400),
+        ("/datasets/support/1?since=x", 422),
         ("/datasets/support/1?since=9", 400),
         ("/datasets/support/one", 422),
         ("/datasets/support?offset=-1", 422),

@@ -2,100 +2,47 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
-import subprocess
-import threading
-from collections.abc import Callable
-from contextlib import aclosing
 from pathlib import Path
 
-import httpx
 import orjson
 import pytest
 from starlette.testclient import TestClient
 
-from evalcore.errors import RunNotFoundError
-from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun
-from evalcore.viewer.live_runs import LiveRuns, Look
-from tests.support.fork_server import PROGRAM
 from tests.support.leases import ended_process, put_lease
 from tests.support.live_run import CASES, execute, finish, planned_run
 from tests.support.viewer import viewer
 
 
-async def until(happened: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not happened():
-            await asyncio.sleep(0.01)
-
-
-def test_viewers_of_a_run_share_one_thread_and_see_each_change(tmp_path: Path) -> None:
+def test_the_looks_at_a_run_follow_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalcore.viewer.site._LOOK_EVERY_S", 0.0)
     run = planned_run(tmp_path)
-    live = LiveRuns(run.store, look_every_s=0.02)
+    with viewer(tmp_path / "store") as client:
 
-    async def view(looks: list[Look]) -> None:
-        async with aclosing(live.follow(run.run_id)) as followed:
-            async for look in followed:
-                looks.append(look)
+        def look() -> tuple[str, int]:
+            answer = client.get(f"/runs/{run.run_id}/look.json").json()
+            return answer["state"], answer["items"]["done"]
 
-    async def watch() -> list[list[Look]]:
-        seen_by: list[list[Look]] = [[] for _ in range(5)]
-        viewers = [asyncio.create_task(view(looks)) for looks in seen_by]
-        await until(lambda: all(seen_by))
-        threads = [each for each in threading.enumerate() if each.name == f"viewer-{run.run_id}"]
-        assert len(threads) == 1
-        await asyncio.to_thread(execute, run, 0, 1)
-        await until(lambda: all(looks[-1]["items"]["done"] == 2 for looks in seen_by))
-        await asyncio.to_thread(execute, run, 2, 3)
-        await asyncio.to_thread(finish, run)
-        await asyncio.wait_for(asyncio.gather(*viewers), 60)
-        return seen_by
-
-    for looks in asyncio.run(watch()):
-        assert looks[-1]["decision"] == "pass"
-        assert looks[-1]["items"]["done"] == CASES
-    assert not live.watched_runs
+        assert look() == ("running", 0)
+        execute(run, 0, 1)
+        assert look() == ("running", 2)
+        execute(run, 2, 3)
+        finish(run)
+        assert look() == ("completed", CASES)
+        assert client.get("/runs/20260101T000000Z-000000/look.json").status_code == 404
 
 
-def test_a_viewer_that_leaves_frees_the_thread(tmp_path: Path) -> None:
+def test_pages_that_follow_a_run_share_a_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evalcore.viewer.site._LOOK_EVERY_S", 60.0)
     run = planned_run(tmp_path)
-    live = LiveRuns(run.store, look_every_s=60)
-
-    async def leave() -> None:
-        async with aclosing(live.follow(run.run_id)) as followed:
-            await anext(followed)
-            assert live.viewers(run.run_id) == 1
-        await until(lambda: not live.watched_runs)
-
-    asyncio.run(leave())
-
-
-def test_ctrl_c_ends_the_viewer_and_the_pages_that_follow_a_run(tmp_path: Path) -> None:
-    run = planned_run(tmp_path)
-    execute(run, 0)
-    command = [PROGRAM, "view", str(tmp_path / "store"), "--port", "0"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None
-        address = process.stderr.readline().split()[2]
-        with httpx.stream("GET", f"{address}runs/{run.run_id}/events", timeout=60) as answer:
-            lines = answer.iter_lines()
-            assert "event: look" in lines
-            process.send_signal(signal.SIGINT)
-            assert "event: ended" not in lines
-        errors = process.stderr.read()
-    assert (process.returncode, errors) == (130, "")
-
-
-def test_a_run_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    live = LiveRuns(open_store(str(tmp_path)))
-
-    async def follow() -> None:
-        await anext(live.follow("20260101T000000Z-000000"))
-
-    with pytest.raises(RunNotFoundError):
-        asyncio.run(follow())
+    with viewer(tmp_path / "store") as client:
+        first = client.get(f"/runs/{run.run_id}/look.json").json()
+        execute(run, 0)
+        assert client.get(f"/runs/{run.run_id}/look.json").json() == first
 
 
 def test_the_page_of_a_run_that_goes_on_has_its_rows_and_follows_it(tmp_path: Path) -> None:
@@ -103,25 +50,14 @@ def test_the_page_of_a_run_that_goes_on_has_its_rows_and_follows_it(tmp_path: Pa
     execute(run, 0, 1)
     with viewer(tmp_path / "store") as client:
         text = client.get(f"/runs/{run.run_id}").text
-        assert f'data-events="/runs/{run.run_id}/events"' in text
+        assert f'data-look="/runs/{run.run_id}/look.json"' in text
         assert "2 of 4 items have ended" in text
         assert text.count('class="open"') == 2
         execute(run, 2, 3)
         finish(run)
         text = client.get(f"/runs/{run.run_id}").text
-        assert "data-events" not in text
+        assert "data-look" not in text
         assert text.count('class="open"') == CASES
-
-
-def test_the_events_of_a_run_that_has_ended_say_so(tmp_path: Path) -> None:
-    run = planned_run(tmp_path)
-    execute(run, *range(CASES))
-    finish(run)
-    with viewer(tmp_path / "store") as client:
-        answer = client.get(f"/runs/{run.run_id}/events")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    names = [line for line in answer.text.splitlines() if line.startswith("event:")]
-    assert names == ["event: look", "event: ended"]
 
 
 def mark(run: StoredRun, **changed: object) -> None:
@@ -141,7 +77,7 @@ def test_a_run_whose_processes_are_gone_says_how_it_goes_on(tmp_path: Path) -> N
     with viewer(tmp_path / "store") as client:
         text = page_of(client, run)
     assert f"evalcore run --resume {run.run_id}" in text
-    assert "data-events" not in text
+    assert "data-look" not in text
 
 
 def test_a_cancelled_run_says_how_what_is_missing_is_executed(tmp_path: Path) -> None:

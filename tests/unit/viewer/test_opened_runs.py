@@ -1,65 +1,67 @@
-"""Runs that pages look at stay open as long as there is room, and no page uses a closed one."""
+"""What pages look at stays open as long as there is room, and no page uses what is closed."""
 
 from __future__ import annotations
 
 import threading
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-import pytest
-
-from evalcore.storage.address import open_store
-from evalcore.viewer.views.opened import OpenedRuns
-from tests.support.viewer import run_suite
-
-SUITE: dict[str, Any] = {
-    "name": "greetings",
-    "tests": [
-        {
-            "id": "hello",
-            "input": "Greet",
-            "fixtures": {"output": "hello"},
-            "assertions": [{"type": "contains", "value": "hello"}],
-        }
-    ],
-}
+from evalcore.viewer.shelf import Shelf
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
-    folder = tmp_path_factory.mktemp("opened")
-    return folder / "store", [run_suite(folder, SUITE) for _ in range(3)]
+@dataclass
+class Opened:
+    """A value that can be closed."""
+
+    name: str
+    is_closed: bool = False
+
+    def close(self) -> None:
+        self.is_closed = True
 
 
-def test_a_run_without_room_for_it_is_closed(
-    runs: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.viewer.views.opened._MOST_ITEMS", 1)
-    opened = OpenedRuns(open_store(str(runs[0])))
-    with opened.open(runs[1][0]) as first:
+def test_the_value_used_longest_ago_makes_room_and_is_closed() -> None:
+    shelf = Shelf[Opened](2, close=Opened.close)
+    values = {}
+    for name in ("a", "b", "a", "c"):
+        with shelf.use(name, lambda name=name: Opened(name)) as value:  # type: ignore[misc]
+            values[name] = value
+    assert {name: value.is_closed for name, value in values.items()} == {
+        "a": False,
+        "b": True,
+        "c": False,
+    }
+
+
+def test_values_make_room_by_their_size_but_for_the_last_one() -> None:
+    shelf = Shelf[Opened](4, most_size=3, close=Opened.close)
+    with shelf.use("small", lambda: Opened("small"), size=1) as small:
         pass
-    with opened.open(runs[1][1]) as second:
-        assert (first.closed, second.closed) == (True, False)
-    with opened.open(runs[1][1]) as again:
-        assert again is second
+    with shelf.use("large", lambda: Opened("large"), size=9) as large:
+        assert (small.is_closed, large.is_closed) == (True, False)
+    with shelf.use("large", lambda: Opened("again"), size=9) as again:
+        assert again is large
 
 
-def test_threads_that_displace_each_others_runs_never_use_a_closed_one(
-    runs: tuple[Path, list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.viewer.views.opened.MOST_OPENED", 1)
-    opened = OpenedRuns(open_store(str(runs[0])))
-    counts: list[int] = []
+def test_a_value_of_another_version_is_opened_anew() -> None:
+    shelf = Shelf[Opened](2, close=Opened.close)
+    with shelf.use("run", lambda: Opened("old"), version=1) as old:
+        pass
+    with shelf.use("run", lambda: Opened("new"), version=2) as new:
+        assert (new.name, old.is_closed) == ("new", True)
 
-    def look(run_id: str) -> None:
-        for _ in range(5):
-            with opened.open(run_id) as run:
-                assert run.cases is not None
-                counts.append(sum(run.cases.facets().outcomes.values()))
 
-    threads = [threading.Thread(target=look, args=(run_id,)) for run_id in runs[1]]
+def test_threads_that_displace_each_others_values_never_use_a_closed_one() -> None:
+    shelf = Shelf[Opened](1, close=Opened.close)
+    seen: list[bool] = []
+
+    def look(name: str) -> None:
+        for _ in range(50):
+            with shelf.use(name, lambda: Opened(name)) as value:
+                seen.append(value.is_closed)
+
+    threads = [threading.Thread(target=look, args=(name,)) for name in "abc"]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert counts == [1] * 15
+    assert seen == [False] * 150

@@ -138,7 +138,7 @@ def test_a_store_that_vanished_is_said_on_every_page_until_it_is_back(tmp_path: 
     with viewer(tmp_path / "store") as client:
         assert client.get("/").status_code == 200
         (tmp_path / "store").rename(tmp_path / "elsewhere")
-        client.app.state.site.check.forget()  # type: ignore[attr-defined]  # of Starlette's client
+        client.app.state.site.check._checked_until = 0.0  # type: ignore[attr-defined]
         for path in ("/", f"/runs/{run}", "/datasets", "/compare"):
             page = client.get(path)
             assert page.status_code == 503
@@ -181,9 +181,9 @@ def test_a_run_has_its_page_from_its_first_moment(tmp_path: Path) -> None:
         ("/suites/greetings?since=0001-01-01", 200),
         ("/suites/greetings/trend.svg?until=9999-12-31", 200),
         ("/runs/{run}?order=", 200),
-        ("/runs/{run}/cases/rude?iteration=" + "9" * 5_000, 400),
-        ("/runs/{run}/cases/rude?iteration=-1", 400),
-        ("/runs/{run}/cases", 422),
+        ("/runs/{run}/cases/rude?iteration=" + "9" * 5_000, 422),
+        ("/runs/{run}/cases/rude?iteration=-1", 422),
+        ("/runs/{run}/cases", 404),
         ("/runs/" + "x" * 60_000, 404),
     ],
     ids=lambda value: str(value)[:50],

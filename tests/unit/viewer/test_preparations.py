@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import DamagedRunError, UsageError
-from evalcore.viewer.shelf import Preparations, PreparingError
+from evalcore.errors import UsageError
+from evalcore.viewer.shelf import Shelf
 from evalcore.viewer.views.opened import open_tables
 from tests.support.viewer import run_suite, viewer
 
@@ -62,40 +62,16 @@ def test_large_comparisons_appear_once_they_are_made(
         assert client.get("/compare", params={"a": run, "b": run}).status_code == 200
 
 
-def test_what_a_preparation_raises_is_raised_by_those_who_asked_and_it_is_tried_again(
+def test_what_opening_raises_is_raised_by_those_who_asked_and_it_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("evalcore.viewer.shelf._PATIENCE_S", 60.0)
-    preparations = Preparations()
-    causes = [UsageError("no such run"), DamagedRunError("run", ())]
-    for cause in causes:
+    shelf = Shelf[int](1)
 
-        def fail(cause: Exception = cause) -> None:
-            raise cause
+    def fail() -> int:
+        raise UsageError("no such run")
 
-        with pytest.raises(type(cause)):
-            preparations.require("key", "A run is opened", fail)
-    done: list[int] = []
-    preparations.require("key", "A run is opened", lambda: done.append(1))
-    assert done == [1]
-
-
-def test_a_preparation_that_takes_longer_goes_on() -> None:
-    preparations, may_end = Preparations(), threading.Event()
-    calls: list[int] = []
-
-    def work() -> None:
-        calls.append(1)
-        may_end.wait(60)
-
-    for _ in range(2):
-        with pytest.raises(PreparingError, match="A run is opened"):
-            preparations.require("key", "A run is opened", work)
-    may_end.set()
-    while True:
-        try:
-            preparations.require("key", "A run is opened", work)
-        except PreparingError:
-            continue
-        break
-    assert calls == [1]
+    with pytest.raises(UsageError), shelf.use("key", fail, subject="A run is opened"):
+        pass
+    with shelf.use("key", lambda: 1, subject="A run is opened") as value:
+        assert value == 1

@@ -12,10 +12,11 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from evalcore.datasets.case_lines import version_cases
 from evalcore.datasets.pending import PendingCapture, PendingReader
-from evalcore.datasets.reference import DatasetReference
-from evalcore.datasets.versions import DatasetVersion, dataset_names, find_version, read_dataset
+from evalcore.datasets.store import (
+    dataset_names,
+    read_dataset,
+)
 from evalcore.storage.store import ObjectStore
 
 _LONGEST_TEXT: Final = 4_000
@@ -136,19 +137,6 @@ class DatasetSummary(NamedTuple):
     pending: int
 
 
-class DatasetPage(NamedTuple):
-    """Cases of a version from `offset` on, and how many it has."""
-
-    version: DatasetVersion
-    cases: tuple[dict[str, Any], ...]
-    offset: int
-
-    @property
-    def total(self) -> int:
-        """How many cases the version has."""
-        return self.version.cases
-
-
 class PendingPage(NamedTuple):
     """Clusters of pending captures from `offset` on; how many clusters and captures there are."""
 
@@ -159,10 +147,7 @@ class PendingPage(NamedTuple):
 
 
 class DatasetCatalogue:
-    """The datasets of a store. Pending captures are read once, and clustered when they change.
-
-    Not for several threads at once.
-    """
+    """The datasets of a store. Pending captures are read once, and clustered when they change."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -184,18 +169,6 @@ class DatasetCatalogue:
             version, cases = (latest.version, latest.cases) if latest else (None, 0)
             summaries.append(DatasetSummary(str(written), version, cases, len(pending)))
         return tuple(summaries)
-
-    def versions(self, name: str) -> Sequence[DatasetVersion]:
-        """Return the versions of a dataset, newest first."""
-        return read_dataset(self.store, name).versions[::-1]
-
-    def cases(
-        self, reference: DatasetReference, *, offset: int = 0, limit: int = 50
-    ) -> DatasetPage:
-        """Return a page of a version's cases; raise `UsageError` if there is no such version."""
-        version = find_version(self.store, reference)
-        cases = version_cases(self.store, version, offset=offset, limit=limit)
-        return DatasetPage(version, tuple(cases), offset)
 
     def pending(self, name: str, *, offset: int = 0, limit: int = 20) -> PendingPage:
         """Return a page of clusters of the captures that wait."""

@@ -23,6 +23,7 @@ from evalcore.datasets.store import (
     find_version,
     pin,
     read_dataset,
+    version_cases,
 )
 from evalcore.errors import UsageError
 from evalcore.wording import counted
@@ -108,9 +109,9 @@ def show_command(
 ) -> None:
     """Show the cases of a version, or the pending captures."""
     parsed = parse_reference(reference)
-    catalogue = DatasetCatalogue(chosen_store(store))
+    opened = chosen_store(store)
     if pending:
-        page = catalogue.pending(parsed.name, offset=offset, limit=limit)
+        page = DatasetCatalogue(opened).pending(parsed.name, offset=offset, limit=limit)
         clusters = [
             {"times": each.times, "captures": [dict(capture.record) for capture in each.captures]}
             for each in page.clusters
@@ -118,22 +119,23 @@ def show_command(
         row = {"name": parsed.name, "pending": page.total_captures, "clusters": clusters}
         emit(row, as_json, _pending_lines(parsed.name, page))
         return
-    cases = catalogue.cases(parsed, offset=offset, limit=limit)
-    versions = catalogue.versions(parsed.name)
+    shown = find_version(opened, parsed)
+    cases = list(version_cases(opened, shown, offset=offset, limit=limit))
+    versions = read_dataset(opened, parsed.name).versions[::-1]
     lines = [
-        f"{'*' if version.version == cases.version.version else ' '} {version.reference}  "
+        f"{'*' if version.version == shown.version else ' '} {version.reference}  "
         f"{counted(version.cases, 'case')}  {version.created_at}  {version.origin}  "
         f"{version.sha256[:12]}"
         for version in versions
     ]
-    for case in cases.cases:
+    for case in cases:
         checks = counted(len(case.get("assertions") or ()), "assertion")
         lines.append(f"  {case['id']}  {_excerpt(case['input'])}  {checks}")
-    last = offset + len(cases.cases)
-    if last < cases.total:
-        lines.append(f"  … {cases.total - last} more: --offset {last}")
-    listed = {"versions": list(map(_version_row, versions)), "items": cases.cases}
-    emit(_version_row(cases.version) | listed, as_json, lines)
+    last = offset + len(cases)
+    if last < shown.cases:
+        lines.append(f"  … {shown.cases - last} more: --offset {last}")
+    listed = {"versions": list(map(_version_row, versions)), "items": cases}
+    emit(_version_row(shown) | listed, as_json, lines)
 
 
 @dataset.command("diff")

@@ -76,20 +76,6 @@ def test_a_suite_runs_the_cases_of_a_dataset(folder: Path, text: str) -> None:
     assert [case["id"] for case in ended.report["cases"]] == ["a", "b"]
 
 
-def test_a_workflow_file_runs_the_cases_of_a_dataset(folder: Path) -> None:
-    expected = {"write": [{"type": "contains", "value": "yes"}]}
-    row = {"id": "a", "input": {"q": 1}, "fixtures": {"write": "yes"}, "expected": expected}
-    (folder / "cases.jsonl").write_text(json.dumps(row))
-    command(folder, "dataset", "import", "cases.jsonl", "--as", "support")
-    (folder / "flow.yaml").write_text("eval: {cases: dataset:support@1}\n")
-    ended = command(folder, "run", "flow.yaml", "--json")
-    assert ended.code == 0, ended.err
-    assert ended.report["counts"]["passed"] == 1
-    (folder / "flow.yaml").write_text("eval: {cases: dataset:suport}\n")
-    refused = command(folder, "validate", "flow.yaml")
-    assert "flow.yaml:1: eval.cases: no dataset 'suport'" in refused.err
-
-
 def answer(question: str) -> str:
     return question
 

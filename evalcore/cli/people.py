@@ -17,9 +17,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import orjson
 
-from evalcore.annotations.exchange import COLUMNS, LabelImport, export_labels
-from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, awaiting
-from evalcore.annotations.reliability import labelled_contents, question_agreements
+from evalcore.annotations.queue import (
+    AnnotationQueue,
+    AnnotationTask,
+    labelled_contents,
+    question_agreements,
+)
+from evalcore.annotations.transfer import COLUMNS, LabelImport, export_labels
 from evalcore.cli.options import (
     NumberRange,
     RunName,
@@ -69,7 +73,7 @@ def annotate(run_id: str, annotator: str | None, store: str | None) -> None:
     """
     opened = chosen_store(store)
     name = annotator or getpass.getuser()
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         session = _Session(queue, name)
         for damage in queue.damaged:
             warn(f"{damage.key} {damage.reason}; it is asked again")
@@ -188,7 +192,7 @@ def annotations_() -> None:
 def export_command(run_id: str, file: Path | None, store: str | None) -> None:
     """Write the labels of RUN as rows: JSON lines, or CSV to a FILE that ends in .csv."""
     opened = chosen_store(store)
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         rows = list(export_labels(queue))
     is_csv = file is not None and _is_csv(file)
     write_pieces((_csv_text(rows),) if is_csv else map(_json_line, rows), file)
@@ -231,7 +235,7 @@ def import_command(file: Path, store: str | None, as_json: bool) -> None:
 def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
     """Show how well annotators of RUN agree: Cohen's κ of two, Krippendorff's α of more."""
     opened = chosen_store(store)
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         agreements = question_agreements(labelled_contents(queue))
     messages = [agreement.message for agreement in agreements]
     none = "no output of the run has labels of two annotators"

@@ -20,10 +20,12 @@ import orjson
 import yaml
 from yaml._yaml import CParser as _Parser
 
-from evalcore.errors import LoadError, Problem
+from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
+from evalcore.problems import Problems
 from evalcore.shapes import snake_case
-from evalcore.wording import Loc, Locate, path_text
+from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.wording import Loc, Locate, path_text, shown_path
 
 
 class Renames:
@@ -511,6 +513,22 @@ def read_document(path: Path, name: str | None = None, dialect: Dialect = CORE) 
     file = name or str(path)
     is_json = path.suffix.lower() == ".json"
     return parse_document(read_bytes(path, file), file, is_json=is_json, dialect=dialect)
+
+
+def read_named(
+    name: str, folder: Path, loc: Loc, problems: Problems
+) -> tuple[Path, Document, Problems] | None:
+    """Return a file that another one names at `loc`, and a collector of its own; None, noted."""
+    try:
+        path = resolve_inside(repository_root(folder.resolve()), folder, name)
+        document = read_document(path, shown_path(path))
+    except LoadError as error:
+        problems.include(error.problems)
+    except EvalError as error:
+        problems.add(loc, str(error))
+    else:
+        return path, document, Problems(document.file, document.locate)
+    return None
 
 
 def read_bytes(path: Path, name: str) -> bytes:

@@ -22,13 +22,7 @@ from evalcore.formats.includes import (
     read_script_document,
 )
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.questions import (
-    QuestionKeys,
-    only_read,
-    own_questions,
-    read_question,
-    without_section,
-)
+from evalcore.formats.questions import QuestionKeys, read_question, split_section
 from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
@@ -255,26 +249,16 @@ def script_questions(
     The score of a test is what its statements give, so a question has no weight and is required
     unless it says otherwise.
     """
-    return only_read(
-        [_question(each, (*loc, index), problems) for index, each in enumerate(written)]
-    )
-
-
-def _question(written: Mapping[str, Any], loc: Loc, problems: Problems) -> Assertion | None:
-    judged = {}
-    if "of" in written:
-        judged["of"] = written["of"]
+    questions = []
+    for index, each in enumerate(written):
+        judged = {"of": each["of"]} if "of" in each else {}
         try:
-            compile_judged(written["of"])
+            compile_judged(each.get("of", "None"))
         except ExpressionSyntaxError as error:
-            problems.add((*loc, "of"), str(error))
-    return read_question(written, loc, problems, judged, weight=0.0, required=True)
-
-
-def split_test(raw: Any, loc: Loc, problems: Problems) -> tuple[Any, tuple[Assertion, ...]]:
-    """Return a test without its section `evalcore:`, and the questions of the section."""
-    own = own_questions(raw, ScriptTestSection, loc, problems, script_questions)
-    return without_section(raw), own
+            problems.add((*loc, index, "of"), str(error))
+        at = (*loc, index)
+        questions.append(read_question(each, at, problems, judged, weight=0.0, required=True))
+    return tuple(filter(None, questions))
 
 
 def judged_metadata(questions: Sequence[Assertion]) -> dict[str, Any]:
@@ -447,7 +431,8 @@ class _Loading:
         if not self._is_name(name, loc):
             return None
         before = self._problems.count
-        raw, own = split_test(raw, loc, self._problems)
+        raw, listed = split_section(raw, ScriptTestSection, loc, self._problems)
+        own = script_questions(listed, (*loc, "evalcore", "human"), self._problems)
         questions = (*self._questions, *own)
         self._asks_people = self._asks_people or bool(questions)
         test = self._reader.test(raw, loc, group.levels)

@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
-from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
-from evalcore.formats.documents import Document, Renames, as_json, read_document
+from evalcore.formats.documents import Document, Renames, as_json, read_named
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -36,14 +36,12 @@ from evalcore.formats.variables import Variables, interpolate, variables_for
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
-from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
     Case,
     DatasetSource,
     Format,
-    Policy,
     ScorerSpec,
     ScoreRule,
     Source,
@@ -72,9 +70,8 @@ from evalcore.targets.answers import (
     with_primary,
 )
 from evalcore.targets.registry import KINDS, MODEL_KINDS
-from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
-from evalcore.wording import Loc, path_text, shown_path, suggest
+from evalcore.wording import Loc, path_text, suggest
 from evalcore.workflow.definition import PARTS, SOUL_KEYS
 
 
@@ -143,6 +140,24 @@ class SuiteFile(SuiteLevel, total=False):
         | str
         | Annotated[list[str], Field(min_length=1)]
     ]
+
+
+@with_config(STRICT)
+class FunctionFlow(TypedDict, total=False):
+    """A function that makes or is the flow."""
+
+    callable: Required[Annotated[str, Field(pattern=CALLABLE)]]
+    behaviour: Any
+    isolation: Literal["process", "inline"] | None
+
+
+@with_config(STRICT)
+class WrappedFlow(TypedDict, total=False):
+    """A flow, and the block whose output is checked."""
+
+    flow: Any
+    primary_output: str | None
+    primary_output_node_id: str | None
 
 
 _KEYS = ("expected_output",)
@@ -288,11 +303,12 @@ _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
 
 
 class Flow(NamedTuple):
-    """The targets of a suite, which of them answers, and its variants."""
+    """The targets of a suite, which of them answers, its variants, and which block is checked."""
 
     targets: Mapping[str, Target]
     default: str | None
     variants: tuple[Variant, ...] = ()
+    primary_output: str | None = None
 
 
 def blocks_of(flow: Flow) -> frozenset[str]:
@@ -358,7 +374,7 @@ class FlowReader:
         """Return the flow with its variants; what is wrong is noted."""
         target = self._target(flow, ("flow",))
         if target is None:
-            return Flow({}, None)
+            return Flow({}, None, (), self._primary)
         if target.kind in {FLOW, WORKFLOW}:
             names: list[str | None] = [raw.get("provider") for raw in variants]
             if "callable" in target.options:  # its nodes may be of any type
@@ -370,11 +386,8 @@ class FlowReader:
             self._variant(raw, target, ("variants", index)) for index, raw in enumerate(variants)
         )
         declared = {name: used for name, used in self._targets.used.items() if name != target.name}
-        return Flow({target.name: target, **declared}, target.name, read_variants)
-
-    def named(self, name: str, variants: Sequence[SuiteVariant]) -> Flow:
-        """Return the flow of the target that the caller names instead of the suite's."""
-        return self.read({"target": name}, variants)
+        targets = {target.name: target, **declared}
+        return Flow(targets, target.name, read_variants, self._primary)
 
     def _target(self, flow: Any, loc: Loc) -> Target | None:
         if isinstance(flow, str):
@@ -407,17 +420,10 @@ class FlowReader:
 
     def _wrapped(self, flow: Mapping[str, Any], loc: Loc) -> Target | None:
         """Return the target of `{flow, primary_output}`."""
-        for key in flow:
-            if snake_case(str(key)) not in {"flow", "primary_output", "primary_output_node_id"}:
-                hint = suggest(key, ("flow", "primary_output"))
-                self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
-        primary = next(
-            (value for key, value in flow.items() if snake_case(str(key)).startswith("primary")),
-            None,
-        )
-        if primary is not None and not isinstance(primary, str):
-            self._problems.add(loc, "'primary_output' is the id of a block")
+        written = {snake_case(str(key)): value for key, value in flow.items()}
+        if not self._problems.check_shape(written, WrappedFlow, loc):
             return None
+        primary = written.get("primary_output") or written.get("primary_output_node_id")
         self._primary = self._primary or primary
         return self._target(flow["flow"], (*loc, "flow"))
 
@@ -442,17 +448,7 @@ class FlowReader:
         return self._named(name, loc)
 
     def _function(self, flow: Mapping[str, Any], loc: Loc) -> Target | None:
-        reference = flow.get("callable")
-        if not isinstance(reference, str) or not re.fullmatch(CALLABLE, reference):
-            self._problems.add((*loc, "callable"), "is a function, written module:function")
-            return None
-        for key in flow:
-            if key not in {"callable", "behaviour", "isolation"}:
-                hint = suggest(key, ("callable", "isolation"))
-                self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
-        isolation = flow.get("isolation")
-        if isolation is not None and isolation not in ISOLATIONS:
-            self._problems.add((*loc, "isolation"), f"is {' or '.join(ISOLATIONS)}")
+        if not self._problems.check_shape(flow, FunctionFlow, loc):
             return None
         options = {key: value for key, value in flow.items() if value is not None}
         if self._primary is not None:
@@ -461,21 +457,15 @@ class FlowReader:
 
     def _file(self, name: str, loc: Loc) -> Target | None:
         """Return the workflow of a file, which may have an `eval:` section of its own."""
-        try:
-            path = resolve_inside(repository_root(self._folder), self._folder, name)
-            document = read_document(path, shown_path(path))
-        except LoadError as error:
-            self._problems.include(error.problems)
+        named = read_named(name, self._folder, loc, self._problems)
+        if named is None:
             return None
-        except EvalError as error:
-            self._problems.add(loc, str(error))
-            return None
+        path, document, noted = named
         raw = document.value
         if not isinstance(raw, Mapping) or not isinstance(raw.get("blocks"), Mapping):
             self._problems.add(loc, f"{name} is no workflow file: it has no 'blocks'")
             return None
         workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
-        noted = Problems(document.file, document.locate)
         workflow = read_named_texts(workflow, InputOrigin(path.parent, (), noted))
         self._problems.include(noted.noted)
         return self._workflow(workflow, loc)
@@ -629,7 +619,7 @@ def read_suite(
         graders,
         renames,
         variables,
-        primary_output=level.primary_output,
+        primary_output=flow.primary_output,
         blocks=blocks_of(flow),
         strict=options.strict,
         verbatim=verbatim,
@@ -641,7 +631,7 @@ def read_suite(
     files = NamedFiles(folder, sound.get("columns", {}), options.store, versions)
     spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
-        reader,
+        reader.read,
         selection,
         [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",
@@ -722,15 +712,6 @@ class _SuiteLevelReader:
         if not self.section.get("name") and "name" not in written:
             problems.add(("name",), "is required")
 
-    @property
-    def primary_output(self) -> str | None:
-        """Which block's output is checked, as far as the suite itself says so."""
-        primary: object = self._raw.get("primary_output")
-        flow = self._raw.get("flow")
-        if primary is None and isinstance(flow, Mapping) and "flow" in flow:
-            primary = flow.get("primary_output", flow.get("primaryOutput"))
-        return primary if isinstance(primary, str) else None
-
     def loc(self, key: str) -> Loc:
         """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
@@ -747,23 +728,19 @@ class _SuiteLevelReader:
         reader = FlowReader(targets, folder, self._raw, self._problems)
         variants = cast("Sequence[SuiteVariant]", self._variants)
         name = targets.chosen(self._options, self._problems.file)
-        if name is not None:
-            return reader.named(name, variants)
-        return reader.read(self._raw.get("flow"), variants)
-
-    def _baseline(self) -> str | None:
-        """Return the baseline; note duplicate variants and an unknown baseline."""
-        variants = self._variants
-        ids = UniqueIds("duplicate variant id: {}")
-        for index, variant in enumerate(variants):
-            ids.note(variant["id"], (*self.loc("variants"), index), self._problems)
-        return self._settings.baseline(ids.names)
+        flow = self._raw.get("flow") if name is None else {"target": name}
+        return reader.read(flow, variants)
 
     def definition(self, source: Source, flow: Flow, graders: Graders) -> SuiteDefinition:
         """Return everything but the cases; note what is wrong in it."""
-        policy = self._policy()
+        # The default gate: no regressions; all pass where there is no baseline.
+        compared = self.section.get("baseline") is not None or self._options.baseline is not None
+        gate = NoRegressions().spec if compared else PassRate(1.0).spec
+        policy = self._settings.policy(ScoreRule.BLOCKS, (gate,), None)
         scorers = self._scorers(graders)
-        baseline = self._baseline()
+        ids = UniqueIds("duplicate variant id: {}")
+        for index, variant in enumerate(self._variants):
+            ids.note(variant["id"], (*self.loc("variants"), index), self._problems)
         return self._settings.definition(
             Format.SUITE,
             source,
@@ -772,15 +749,9 @@ class _SuiteLevelReader:
             targets=flow.targets,
             default_target=flow.default,
             variants=flow.variants or (DEFAULT_VARIANT,),
-            baseline=baseline,
+            baseline=self._settings.baseline(ids.names),
             scorers=scorers,
         )
-
-    def _policy(self) -> Policy:
-        """Return the policy; the default gate: no regressions, all pass without a baseline."""
-        compared = self.section.get("baseline") is not None or self._options.baseline is not None
-        gate = NoRegressions().spec if compared else PassRate(1.0).spec
-        return self._settings.policy(ScoreRule.BLOCKS, (gate,), None)
 
     def _scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""

@@ -128,7 +128,7 @@ def _load(
         rows = suite_tests(tests, (key,), files, problems, noun="test")
     cases, collectors, absent, unjudged = spool_rows(
         rows,
-        reader,
+        reader.read,
         selection,
         [problems, *level.file_problems],
         noun="test",

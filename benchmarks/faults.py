@@ -14,8 +14,10 @@ is disturbed and resumed until it is complete:
 - deadly: an item ends the process that executes it (`_exit`, segmentation fault, memory).
 - budgets: `max_tokens` and `max_cost_usd` with 1 and 4 processes and kills; what the server billed
   is compared with the bound.
-- prefect: SIGKILL to `run --prefect` (its flow's process), which is resumed, to a Dask worker or to
-  Prefect's server, after which the same command has to finish.
+- prefect: SIGKILL to `run --prefect` (its flow's process), which is resumed, to a Dask or a Ray
+  worker or to Prefect's server, after which the same command has to finish.
+- machines: SIGKILL to a child of a flow run with `machines`, or to the flow run itself while its
+  children run, which is retried then.
 - rates: `requests_per_minute` with 1 and 4 processes and a kill; calls in any minute.
 
 No row may be lost or doubled, the report must be the undisturbed one, no committed item may be
@@ -59,6 +61,7 @@ from benchmarks.fault_runs import (
     send,
     write_model_suite,
 )
+from benchmarks.machine_kills import kill_one, open_pool, stored_report
 from benchmarks.measure import Row, machine, table, write_section
 from tests.support.prefect_server import NewDatabase
 from tests.support.servers import Fault, S3Server, faulty_proxy, s3_server
@@ -72,9 +75,10 @@ _PROCESSES: Final = {
     "4 processes": ("--workers", "4"),
     "prefect": ("--prefect",),
     "dask": ("--prefect", "--runner", "dask", "--workers", "2"),
+    "ray": ("--prefect", "--runner", "ray", "--workers", "2"),
 }
 # A task is one item: as many as run at once, and those that are about to.
-_SLOTS: Final = {"inline": 1, "2 processes": 2, "4 processes": 4, "prefect": 4, "dask": 8}
+_SLOTS: Final = {"inline": 1, "2 processes": 2, "4 processes": 4, "prefect": 4, "dask": 8, "ray": 8}
 ELSEWHERE: Final = ("unshare", "-u", "sh", "-c", 'hostname elsewhere; exec "$@"', "sh")
 """Runs a command on another host, as far as it can tell; for root only."""
 
@@ -190,6 +194,7 @@ def kill_runs(site: Site, whom: str, number: int, kills: int) -> Outcome:
 PREFECT: Final = {
     "a flow's process": "prefect",
     "a Dask worker": "dask",
+    "a Ray worker": "ray",
     "Prefect's server": "prefect",
 }
 
@@ -209,8 +214,8 @@ def kill_prefect(site: Site, whom: str, number: int) -> Outcome:
         if whom == "Prefect's server":
             os.killpg(server.process, signal.SIGKILL)
             met = attempt.process.poll() is None
-        elif whom == "a Dask worker":
-            workers = [each for each in attempt.note_children() if is_dask_worker(each)]
+        elif way in _WORKER_WORDS:
+            workers = [each for each in attempt.note_children() if is_worker(each, way)]
             if workers:
                 random.choice(workers).kill()
                 attempt.killed_children, met = 1, True
@@ -224,10 +229,14 @@ def kill_prefect(site: Site, whom: str, number: int) -> Outcome:
     return outcome
 
 
-def is_dask_worker(process: psutil.Process) -> bool:
-    """Whether a process executes tasks of a Dask cluster: a nanny has started it."""
+# In the command line of what executes tasks: a nanny of Dask has started it, an actor names itself.
+_WORKER_WORDS: Final = {"dask": "--multiprocessing-fork", "ray": "ray::RayProcess"}
+
+
+def is_worker(process: psutil.Process, way: str) -> bool:
+    """Whether a process executes tasks of a Dask or a Ray cluster."""
     with suppress(psutil.NoSuchProcess):
-        return "--multiprocessing-fork" in process.cmdline()
+        return any(word.startswith(_WORKER_WORDS[way]) for word in process.cmdline())
     return False
 
 
@@ -236,6 +245,31 @@ def prefect_jobs(site: Site, counts: Counts) -> Iterator[Job]:
     for number in range(max(1, counts.kills // 10)):
         for whom in PREFECT:
             yield partial(kill_prefect, site, whom, number)
+
+
+def kill_machines(site: Site, whom: str, kills: int) -> Outcome:
+    """Kill a child, or the parent, of so many flow runs that a work pool shares."""
+    outcome, parent = Outcome("machines", whom), whom == "the parent of children"
+    name = f"machines-{whom.split()[1]}"
+    assert site.database is not None
+    with (
+        site.database.server(site.folder / f"server-{name}") as server,
+        open_pool(server, site.suite, site.folder / f"suite-{name}", f"{name}/0") as pool,
+    ):
+        for number in range(kills):
+            trial = site.trial(f"{name}-{number}", "inline", pool.folder / site.suite.name)
+            random = site.random(name, number)
+            met = kill_one(pool, trial, random, ITEMS, parent=parent)
+            trial.check_report(stored_report(trial), site.whole)
+            trial.check_rows(ITEMS)
+            outcome.add(trial, int(met))
+    return outcome
+
+
+def machine_jobs(site: Site, counts: Counts) -> Iterator[Job]:
+    """Yield runs with machines: a tenth of the kills for each of those that are killed."""
+    for whom in ("a child on the work pool", "the parent of children"):
+        yield partial(kill_machines, site, whom, max(1, counts.kills // 10))
 
 
 def wait_for(holds: Callable[[], bool], timeout_s: float = 60.0) -> bool:
@@ -633,6 +667,7 @@ PARTS: Final[Mapping[str, Callable[[Site, Counts], Iterator[Job]]]] = {
     "deadly": deadly_jobs,
     "budgets": budget_jobs,
     "prefect": prefect_jobs,
+    "machines": machine_jobs,
 }
 
 
@@ -719,7 +754,7 @@ def main() -> int:
         site = Site(folder, server, options.seed, suite)
         if "faults" in parts:
             site.s3 = stack.enter_context(s3_server())
-        if "prefect" in parts:
+        if {"prefect", "machines"} & set(parts):
             (folder / "database").mkdir()
             site.database = NewDatabase(folder / "database")
         undisturbed(site)

@@ -199,7 +199,8 @@ def escape_character(match: re.Match[str]) -> str:
 def json_text(value: Any) -> str:
     """Return the value as JSON text, or in Python's words where JSON has none for it."""
     try:
-        return json.dumps(value, ensure_ascii=False)
+        plain = dict(value) if isinstance(value, Mapping) and type(value) is not dict else value
+        return json.dumps(plain, ensure_ascii=False)
     except (TypeError, ValueError):
         return repr(value)
 

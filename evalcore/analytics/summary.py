@@ -203,7 +203,7 @@ class Aggregates(AbstractContextManager["Aggregates"]):
 
     def agreement(self) -> tuple[QuestionAgreement, ...]:
         """Return how well annotators agree, by question."""
-        from evalcore.annotations.reliability import LabelledContent, question_agreements
+        from evalcore.annotations.queue import LabelledContent, question_agreements
 
         rows = self._rows("votes")
         return question_agreements(

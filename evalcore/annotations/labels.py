@@ -45,10 +45,7 @@ class LabelRecord:
 
     @property
     def annotator_key(self) -> NameKey:
-        """What tells annotators apart: names that differ in case, or in Unicode's form, are one.
-
-        Earlier versions stored names in the form in which they were spelled.
-        """
+        """What tells annotators apart: names that differ in case, or in Unicode's form, are one."""
         return suite_key(_composed(self.annotator))
 
 
@@ -167,14 +164,9 @@ def latest_by_annotator(
         if form is not None and record.label is not None and not form.accepts(record.label):
             continue
         key = record.annotator_key
-        # Two spellings of a name have numbers of their own in the stores of earlier versions.
-        if key not in latest or _order(latest[key]) < _order(record):
+        if key not in latest or latest[key].number <= record.number:
             latest[key] = record
     return latest
-
-
-def _order(record: LabelRecord) -> tuple[int, str]:
-    return record.number, record.at
 
 
 def judged(records: Sequence[LabelRecord], form: AnswerForm, annotators: int) -> Consensus:
@@ -296,43 +288,29 @@ class LabelBook:
         return address, LabelRecord(address.annotator, None, "", number=address.number)
 
 
-def labels_of(store: ObjectStore, suite: str, content: str) -> tuple[LabelRecord, ...]:
-    """Return the labels of a content, read now; the last one of each annotator.
-
-    Withdrawn ones are left out. Ordered by annotator.
-    """
-    book = LabelBook(store, suite)
-    book.refresh(content)
-    latest = latest_by_annotator(book.content_records(content))
-    return tuple(record for _, record in sorted(latest.items()) if record.label is not None)
-
-
 def add_label(
     store: ObjectStore,
     suite: str,
     content: str,
     record: LabelRecord,
     book: LabelBook | None = None,
-    form: AnswerForm | None = None,
 ) -> LabelRecord:
     """Store a label after those that its annotator gave before; return it with its number.
 
     Safe in several processes at once: nothing is overwritten. A label that says the same as the
-    annotator's last one (label and comment; with a form, the last one that it has) is not stored
-    again: that one is returned. Raises `UsageError` for a name that cannot be an annotator's.
+    annotator's last one (label and comment) is not stored again: that one is returned. Raises
+    `UsageError` for a name that cannot be an annotator's.
     """
     book = LabelBook(store, suite) if book is None else book
     record = replace(record, annotator=check_annotator(record.annotator))
     annotator = record.annotator_key
     for _ in range(_ATTEMPTS):
         book.refresh(content)
-        records = book.content_records(content)
-        last = latest_by_annotator(records).get(annotator)
+        last = latest_by_annotator(book.content_records(content)).get(annotator)
         if last is None and record.label is None:
             return replace(record, number=0)
-        counted = latest_by_annotator(records, form).get(annotator)
-        if counted is not None and counted.at and _says_the_same(counted, record):
-            return counted
+        if last is not None and last.at and _says_the_same(last, record):
+            return last
         number = 1 if last is None else last.number + 1
         address = LabelAddress(suite_key(suite), content, annotator, number)
         numbered = replace(record, number=number)

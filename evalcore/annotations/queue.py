@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,14 +31,20 @@ from evalcore.errors import (
     UnplannedRunError,
     UsageError,
 )
-from evalcore.model.annotation import AnswerForm, HumanQuestion, read_question
+from evalcore.model.annotation import (
+    AnswerForm,
+    HumanQuestion,
+    Label,
+    QuestionAgreement,
+    read_question,
+)
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case
 from evalcore.planning.spool import PlanPartError, part_inputs
 from evalcore.sql.rows import UnreadableRowsError, read_details, read_output, read_questions
+from evalcore.statistics.agreement import annotator_agreement
 from evalcore.storage.layout import blob_key, suite_key
-from evalcore.storage.runs import StoredRun, find_run
-from evalcore.storage.store import ObjectStore
+from evalcore.storage.runs import StoredRun
 
 _KEPT_PARTS = 8
 _CACHED_PARTS = 64
@@ -50,8 +56,7 @@ class AnnotationTask:
 
     `is_part_of_output` says that it is not about the whole output of the item but about a block's
     or what stands at a path. `variant` and `iteration` are for programs: an annotator should not
-    see them. `form_number` counts the tasks of a run with the same key from 0: questions in the
-    same words with other answers.
+    see them.
     """
 
     run: str
@@ -64,12 +69,11 @@ class AnnotationTask:
     assertion: str
     subject: HumanQuestion
     is_part_of_output: bool = False
-    form_number: int = 0
 
     @property
     def id(self) -> str:
-        """What tells the tasks of a run apart: the key, and a number for its second form on."""
-        return f"{self.key}.{self.form_number}" if self.form_number else self.key
+        """What tells the tasks of a run apart: questions in the same words may differ in form."""
+        return hashlib.sha256(f"{self.key} {self.form}".encode()).hexdigest()
 
     @property
     def question(self) -> str:
@@ -248,8 +252,6 @@ class AnnotationQueue:
             raise
         self._by_id = {task.id: task for task in self.tasks}
         self._missing = {task.id: self._state(task).missing for task in self.tasks}
-        self._missing_labels = sum(self._missing.values())
-        self._complete = sum(not missing for missing in self._missing.values())
 
     def __enter__(self) -> AnnotationQueue:
         return self
@@ -269,8 +271,8 @@ class AnnotationQueue:
     @property
     def progress(self) -> QueueProgress:
         """How far the queue is, by the labels that this process has read."""
-        with self._lock:
-            return QueueProgress(len(self.tasks), self._complete, self._missing_labels)
+        missing = self._missing.values()
+        return QueueProgress(len(self.tasks), [*missing].count(0), sum(missing))
 
     def find(self, task_id: str) -> AnnotationTask:
         """Return a task by its id; raise `UsageError` if the run has none."""
@@ -347,7 +349,7 @@ class AnnotationQueue:
         except ValueError as error:
             raise UsageError(f"{answer!r} {error}") from None
         record = LabelRecord(check_annotator(annotator), label, at, comment or None, seconds)
-        record = add_label(self._store, self.suite, task.key, record, self.book, task.form)
+        record = add_label(self._store, self.suite, task.key, record, self.book)
         self.state(task)
         left = self._order(annotator)
         with self._lock, suppress(ValueError):
@@ -368,27 +370,14 @@ class AnnotationQueue:
         if last is None:
             return None
         task = last[2]
-        self._withdraw(task, annotator, at)
+        withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
+        self.state(task)
         left = self._order(annotator)
         with self._lock:
             with suppress(ValueError):
                 left.remove(task)
             left.appendleft(task)
         return task
-
-    def _withdraw(self, task: AnnotationTask, annotator: str, at: str) -> None:
-        """Withdraw a label; what the annotator said in other forms of the question stays."""
-        same_content = [each for each in self.tasks if each.key == task.key]
-        standing = [
-            (each, record)
-            for each in same_content
-            if (record := self.label_of(each, annotator)) and not task.form.accepts(record.label)
-        ]
-        withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
-        for each, record in standing:
-            add_label(self._store, self.suite, task.key, record, self.book, each.form)
-        for each in same_content:
-            self.state(each)
 
     def _order(self, annotator: str) -> deque[AnnotationTask]:
         name = str(suite_key(check_annotator(annotator)))
@@ -414,11 +403,7 @@ class AnnotationQueue:
 
     def _note_state(self, task: AnnotationTask) -> TaskState:
         state = self._state(task)
-        with self._lock:
-            before = self._missing[task.id]
-            self._missing[task.id] = state.missing
-            self._missing_labels += state.missing - before
-            self._complete += (not state.missing) - (not before)
+        self._missing[task.id] = state.missing
         return state
 
     def _state(self, task: AnnotationTask) -> TaskState:
@@ -431,22 +416,13 @@ class AnnotationQueue:
         return TaskState(len(consensus.votes), consensus.missing, names)
 
 
-def awaiting(store: ObjectStore, run: StoredRun | str) -> AnnotationQueue:
-    """Return the queue of a run (by its id); raise `EvalError` if the run cannot be read."""
-    return AnnotationQueue(find_run(store, run) if isinstance(run, str) else run)
-
-
 def _distinct(tasks: Iterable[AnnotationTask]) -> tuple[AnnotationTask, ...]:
     """Return the first task of each content and form: one answer is an answer to all of them."""
-    by_key: dict[str, dict[AnswerForm, AnnotationTask]] = {}
-    distinct: dict[str, AnnotationTask] = {}
+    distinct: dict[tuple[str, AnswerForm], AnnotationTask] = {}
     for task in tasks:
-        forms = by_key.setdefault(task.key, {})
-        first = forms.get(task.form)
+        first = distinct.get((task.key, task.form))
         if first is None or task.annotators > first.annotators:
-            number = len(forms) if first is None else first.form_number
-            numbered = forms[task.form] = replace(task, form_number=number)
-            distinct[numbered.id] = numbered
+            distinct[task.key, task.form] = task
     return tuple(distinct.values())
 
 
@@ -456,3 +432,41 @@ def _rank(run_id: str, annotator: str, task_id: str) -> bytes:
 
 def _moment(entry: tuple[str, int, AnnotationTask]) -> tuple[str, int]:
     return entry[:2]
+
+
+class LabelledContent(NamedTuple):
+    """The labels of one content by annotator; `numeric` says that they are steps of a scale."""
+
+    question: str
+    numeric: bool
+    votes: Mapping[str, Label]
+
+
+def question_agreements(contents: Iterable[LabelledContent]) -> tuple[QuestionAgreement, ...]:
+    """Return the agreement on each question that several annotators answered, by question."""
+    units: dict[tuple[str, bool], list[Mapping[str, Label]]] = {}
+    for content in contents:
+        if len(content.votes) > 1:
+            units.setdefault((content.question, content.numeric), []).append(content.votes)
+    agreements = []
+    for (question, numeric), votes in sorted(units.items()):
+        measured = annotator_agreement(votes, numeric=numeric)
+        agreements.append(
+            QuestionAgreement(
+                question, measured.measure, measured.value, measured.units, measured.annotators
+            )
+        )
+    return tuple(agreements)
+
+
+def labelled_contents(queue: AnnotationQueue) -> Iterator[LabelledContent]:
+    """Yield the contents of a run that have labels, as the store has them."""
+    for task in queue.tasks:
+        latest = latest_by_annotator(queue.book.content_records(task.key), task.form)
+        votes = {
+            name: record.label
+            for name, record in sorted(latest.items())
+            if record.label is not None
+        }
+        if votes:
+            yield LabelledContent(task.question, task.form.labels is None, votes)

@@ -5,21 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Required
 
-from pydantic import BeforeValidator, Discriminator, Field, Strict, Tag, with_config
+from pydantic import BeforeValidator, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import AssertionValueError
-from evalcore.shapes import STRICT, Declared, Share, Text, Weight, text_or_mapping
-
-
-class StoredCriterion(Declared):
-    """One criterion; `levels` are the scores that a judge may give it, and what they mean."""
-
-    id: str
-    outcome: str
-    weight: float = 1.0
-    required: float | None = None
-    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
+from evalcore.shapes import STRICT, Share, Text, Weight, text_or_mapping
 
 
 @with_config(STRICT)

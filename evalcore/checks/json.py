@@ -344,27 +344,17 @@ def _malformed(transform: str, error: Exception) -> TransformError:
     return TransformError(f"malformed transform {quote(transform)}: {reason}")
 
 
-_TOKENS: Final = (
-    ("YYYY", "%Y"),
-    ("MMMM", "%B"),
-    ("MMM", "%b"),
-    ("MM", "%m"),
-    ("DD", "%d"),
-    ("HH", "%H"),
-    ("mm", "%M"),
-    ("ss", "%S"),
-    ("YY", "%y"),
-    ("Z", "%z"),
+_TOKENS: Final = dict(
+    zip(
+        ("YYYY", "MMMM", "MMM", "MM", "DD", "HH", "mm", "ss", "YY", "Z"),
+        ("%Y", "%B", "%b", "%m", "%d", "%H", "%M", "%S", "%y", "%z"),
+        strict=True,
+    )
 )
-_FORMATS: Final = (
-    "YYYY-MM-DD",
-    "YYYY/MM/DD",
-    "DD-MMM-YYYY",
-    "DD-MMMM-YYYY",
-    "DD MMM YYYY",
-    "DD MMMM YYYY",
-    "MMMM DD, YYYY",
-    "MMM DD, YYYY",
+_YEAR_FIRST: Final = ("YYYY-MM-DD", "YYYY/MM/DD")
+_NAMED_MONTHS: Final = (
+    *("DD-MMM-YYYY", "DD-MMMM-YYYY", "DD MMM YYYY", "DD MMMM YYYY"),
+    *("MMMM DD, YYYY", "MMM DD, YYYY"),
 )
 _MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
 _DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
@@ -397,7 +387,8 @@ class ComparedField(Declared):
         if self.match == "exact":
             holds = same_json(value, reference)
         elif self.match == "date":
-            holds = _same_day(value, reference, self.formats)
+            day = _day(value, self.formats)
+            holds = day is not None and day == _day(reference, self.formats)
         else:
             holds = self._is_near(value, reference)
         if holds:
@@ -520,11 +511,6 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _same_day(value: Any, reference: Any, formats: Sequence[str] | None) -> bool:
-    day = _day(value, formats)
-    return day is not None and day == _day(reference, formats)
-
-
 def _day(value: Any, formats: Sequence[str] | None) -> date | None:
     """Return the day that a text names: ISO 8601, or the first of the formats that fits.
 
@@ -541,7 +527,8 @@ def _day(value: Any, formats: Sequence[str] | None) -> date | None:
     ordered = any(_NUMERIC.match(written) for written in formats or ())
     for written in (
         *(formats or ()),
-        *_FORMATS,
+        *_YEAR_FIRST,
+        *_NAMED_MONTHS,
         *(() if ordered else (*_MONTH_FIRST, *_DAY_FIRST)),
     ):
         try:
@@ -554,5 +541,4 @@ def _day(value: Any, formats: Sequence[str] | None) -> date | None:
 def _strptime(written: str) -> str:
     if "%" in written:
         return written
-    pattern = "|".join(token for token, _ in _TOKENS)
-    return re.sub(pattern, lambda match: dict(_TOKENS)[match[0]], written)
+    return re.sub("|".join(_TOKENS), lambda match: _TOKENS[match[0]], written)

@@ -17,7 +17,7 @@ from evalcore.checks.base import (
     Subject,
     passing_score,
 )
-from evalcore.checks.criteria import Criteria, StoredCriterion, read_criteria
+from evalcore.checks.criteria import Criteria, read_criteria
 from evalcore.checks.program import unified_diff
 from evalcore.checks.tools import tool_calls_of
 from evalcore.errors import TargetError
@@ -34,7 +34,7 @@ from evalcore.judging.panel import (
     passes,
     prompt_digest,
 )
-from evalcore.judging.prompts import conversation_text, expected_text, json_text, variables_of
+from evalcore.judging.prompts import conversation_text, expected_text, variables_of
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.scoring import reaches
 from evalcore.shapes import (
@@ -49,7 +49,7 @@ from evalcore.shapes import (
     text_or_mapping,
 )
 from evalcore.trust.files import with_file_texts
-from evalcore.wording import Loc, one_line, value_text
+from evalcore.wording import Loc, json_text, one_line, value_text
 
 
 class Judge(Declared):
@@ -297,7 +297,9 @@ class LlmGrader(JudgedCheck):
             "prompt": reader.prompt(keys.get("prompt")),
         }
         if isinstance(rubric, list):
-            criteria = reader.validate(Criteria, rubric, *_rubric_place(names[0], written))
+            own_place = names[0] == "value" or names[0] in written
+            place = names[:1] if own_place else ["config", names[0]]
+            criteria = reader.validate(Criteria, rubric, *place)
             return "rubrics", {**fields, "criteria": read_criteria(criteria)}
         if rubric is not None and (not isinstance(rubric, str) or not rubric.strip()):
             raise AssertionValueError(f"the rubric is a text or a list of criteria, not {rubric!r}")
@@ -313,14 +315,11 @@ class Rubrics(JudgedCheck):
     Passes from `threshold` (0.8) on, unless a required criterion is not met: then the item fails.
     """
 
-    criteria: list[StoredCriterion]
+    criteria: list[Criterion]
 
     async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:
         """Ask about each criterion."""
-        criteria = [
-            Criterion(each.id, each.outcome, each.weight, each.required, tuple(each.levels))
-            for each in self.criteria
-        ]
+        criteria = self.criteria
         rubric = await grade_by_rubric(judges, self.panel, criteria, texts, self.prompt)
         reached = reaches(rubric.score, self.least) and not rubric.failed_required
         return Verdict(
@@ -379,10 +378,6 @@ class LlmJudgeConfig(JudgeKeys, total=False):
     judges: Any  # judges of their own as well: {provider, model, …}
     judge: Any
     target: Any
-
-
-def _rubric_place(name: str, written: Mapping[str, Any]) -> tuple[str, ...]:
-    return (name,) if name == "value" or name in written else ("config", name)
 
 
 def _judgement_details(judgement: Judgement) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def arguments_for(
         if parameter.kind in {parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD}:
             break
         if parameter.name == "artifact":
-            arguments.append(_artifact(subject))
+            arguments.append(artifact_of(subject.evidence, subject.case))
         elif parameter.name in values:
             arguments.append(values[parameter.name])
         elif parameter.default is parameter.empty and rest:
@@ -114,11 +114,6 @@ def arguments_for(
         else:
             break
     return tuple(arguments)
-
-
-def _artifact(subject: Subject | PythonCheck) -> Any:
-    case = subject.case
-    return artifact_of(subject.evidence, case)
 
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.

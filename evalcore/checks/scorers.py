@@ -291,10 +291,8 @@ class SimilarityScorer(Scorer):
         if self.mode == "levenshtein":
             from rapidfuzz.distance import Levenshtein
 
-            distance = Levenshtein.distance(actual, expected)
-            longest = max(len(actual), len(expected))
-            value = 1.0 - distance / longest if longest else 1.0
-            return Score(self.label, value, float(distance))
+            value = Levenshtein.normalized_similarity(actual, expected)
+            return Score(self.label, value, float(Levenshtein.distance(actual, expected)))
         value = float(actual == expected if self.mode == "exact" else expected in actual)
         return Score(self.label, value, value)
 

@@ -20,11 +20,10 @@ from evalcore.checks.base import (
 )
 from evalcore.checks.json import NotJsonError, parse
 from evalcore.jsonvalues import ABSENT, same_json, value_at
-from evalcore.judging.prompts import json_text as text_of_json
 from evalcore.model.assertion import Verdict, blocked
 from evalcore.model.evidence import Evidence
 from evalcore.shapes import Declared, OrAbsent, Share, Text, Weight
-from evalcore.wording import Loc, json_text, quote, shorten
+from evalcore.wording import Loc, json_text, quote, shorten, value_text
 
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
@@ -390,7 +389,7 @@ class SkillTrigger(Check):
         if bare in _READS and folder in path:
             return f"{name} read {quote(shorten(path))}"
         output = call.get("output") or ""
-        if folder in (output if isinstance(output, str) else text_of_json(output)):
+        if folder in value_text(output):
             return f"the output of {name} names a file of {quote(self.skill)}"
         return None
 

@@ -19,9 +19,13 @@ from typing import Any, Final
 import click
 import orjson
 
-from evalcore.annotations.exchange import COLUMNS, LabelImport, export_labels
-from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, awaiting
-from evalcore.annotations.reliability import labelled_contents, question_agreements
+from evalcore.annotations.queue import (
+    AnnotationQueue,
+    AnnotationTask,
+    labelled_contents,
+    question_agreements,
+)
+from evalcore.annotations.transfer import COLUMNS, LabelImport, export_labels
 from evalcore.cli.options import (
     NumberRange,
     chosen_store,
@@ -84,7 +88,7 @@ def annotate(run_id: str, annotator: str | None, store: str | None) -> None:
     """
     opened = chosen_store(store)
     name = annotator or getpass.getuser()
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         session = _Session(queue, name)
         for damage in queue.damaged:
             _show(f"warning: {damage.key} {damage.reason}; it is asked again", err=True)
@@ -212,7 +216,7 @@ def export_command(run_id: str, file: Path | None, form: str | None, store: str 
     """Write the labels of RUN as rows: JSON lines or CSV, to FILE or standard output."""
     opened = chosen_store(store)
     form = form or _form_of(file)
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         rows = list(export_labels(queue))
     text = _csv_text(rows) if form == "csv" else "".join(map(_json_line, rows))
     if file is None:
@@ -266,7 +270,7 @@ def import_command(file: Path, form: str | None, store: str | None, as_json: boo
 def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
     """Show how well annotators of RUN agree: Cohen's κ of two, Krippendorff's α of more."""
     opened = chosen_store(store)
-    with awaiting(opened, choose_run(opened, run_id)) as queue:
+    with AnnotationQueue(choose_run(opened, run_id)) as queue:
         agreements = question_agreements(labelled_contents(queue))
     if as_json:
         values = [asdict(agreement) for agreement in agreements]

@@ -16,7 +16,7 @@ import orjson
 
 from evalcore.cli.output import one_line
 from evalcore.errors import UsageError
-from evalcore.formats.registry import SCHEMAS, json_schema
+from evalcore.formats.registry import FORMATS, json_schema
 from evalcore.model.suite import Format
 
 PYTHON: Final = "python"
@@ -367,6 +367,6 @@ def _write_import_suite(files: Mapping[Path, str], *, force: bool) -> None:
 @click.argument("format_", metavar="FORMAT")
 def schema(format_: str) -> None:
     """Print the JSON Schema of a format."""
-    if format_ not in SCHEMAS:
-        raise UsageError(f"no schema for '{format_}'; formats: {', '.join(SCHEMAS)}")
+    if format_ not in FORMATS:
+        raise UsageError(f"no schema for '{format_}'; formats: {', '.join(FORMATS)}")
     click.echo(orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2))

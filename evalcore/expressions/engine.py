@@ -304,7 +304,7 @@ def _method(value: Any, name: str) -> Callable[..., Any]:
     if base is str and name == "format":
         return functools.partial(_format, value)
     if base is str and name == "format_map":
-        return lambda values: _format(value, **_named(values))
+        return lambda values: _Formatter().vformat(value, (), values)
     if base is set and name == "pop":
         return lambda: _pop_first(value)
     method: Callable[..., Any] = getattr(value, name)
@@ -315,12 +315,6 @@ def _method_of(base: type, value: Any, name: str) -> Callable[..., Any]:
     if not isinstance(value, base):
         raise TypeError(f"a {base.__name__} is wanted, not {describe(value)}")
     return _method(value, name)
-
-
-def _named(values: Any) -> dict[str, Any]:
-    if not isinstance(values, Mapping):
-        raise TypeError(f"format_map() takes a mapping, not {describe(values)}")
-    return dict(values)
 
 
 def _times(left: Any, right: Any) -> Any:
@@ -382,7 +376,7 @@ def _percent(left: Any, right: Any) -> Any:
 
 
 def _formatted(value: Any, spec: str) -> str:
-    return format(value, spec)
+    return format(value, spec)  # in a frame of its own: formatting a date imports
 
 
 def _check_bits(bits: int) -> None:
@@ -468,10 +462,6 @@ def record_of(message: Any, *values: Any) -> str:
     return _CONTROL.sub(lambda sign: repr(sign[0])[1:-1], text[:_LONGEST_RECORD])
 
 
-def _slice(*bounds: Any) -> slice:
-    return slice(*bounds)
-
-
 _TYPES: Final[Mapping[str, type]] = {
     kind.__name__: kind for kind in (bool, dict, float, frozenset, int, list, set, str, tuple)
 }
@@ -487,16 +477,12 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "print_json": _print_json,
     "repr": written,
     "round": _rounded,
-    "slice": _slice,
+    "slice": slice,
     "str": to_text,
 }
 _CLASSES: Final = [(FUNCTIONS[name], kind) for name, kind in _TYPES.items() if kind in _METHODS]
 _EXCEPTIONS: Final = (Exception, ArithmeticError, AttributeError, IndexError, KeyError)
 _EXCEPTIONS_OF_VALUES: Final = (LookupError, NameError, TypeError, ValueError, ZeroDivisionError)
-
-
-def _in_place(sign: str, left: Any, right: Any) -> Any:
-    return _IN_PLACE[sign](left, right)
 
 
 _IN_PLACE: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
@@ -539,7 +525,7 @@ _TABLE: Final[dict[str, Any]] = {
     "_apply_": lambda function, *values, **named: function(*values, **named),
     "_iter_unpack_sequence_": guarded_iter_unpack_sequence,
     "_unpack_sequence_": guarded_unpack_sequence,
-    "_inplacevar_": _in_place,
+    "_inplacevar_": lambda sign, left, right: _IN_PLACE[sign](left, right),
     "_write_": _writable,
 }
 _HERE: Final = {**_TABLE, "_times_": _times_here, "_percent_": _percent_here}

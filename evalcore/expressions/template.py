@@ -187,10 +187,7 @@ class Tree:
 
         What an expression gives is not copied: it may be a value of the scope itself.
         """
-        value = self._value
-        if type(value) is ExpressionTemplate:
-            return value.render(scope)
-        return _rendered(value, scope)
+        return _rendered(self._value, scope)
 
 
 def compile_tree(value: Any) -> Tree:

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import json_reason, parse_json, read_document
-from evalcore.formats.section import STRICT
+from evalcore.formats.section import STRICT, in_evalcore
 from evalcore.formats.targets import Targets
 from evalcore.formats.variables import Variables, interpolate, names_file
 from evalcore.formats.warnings import ReferenceFields
@@ -90,18 +90,15 @@ class Graders:
         return [] if opened is None or opened.file_problems is None else [opened.file_problems]
 
     def use_suites(
-        self, execution: Mapping[str, Any], section: Mapping[str, Any], problems: Problems
+        self,
+        section: Mapping[str, Any],
+        problems: Problems,
+        loc_of: Callable[[str], Loc] = in_evalcore,
     ) -> None:
-        """Take the suite's own judge: `execution.grader_target` or `evalcore.judge`."""
-        for where, values, key in (
-            ("execution", execution, "grader_target"),
-            ("evalcore", section, "judge"),
-        ):
-            name = values.get(key)
-            if name is not None:
-                self.default = name
-                self.use(name, (where, key), problems)
-                return
+        """Take the suite's own judge, `judge` of the section; `loc_of` says where it stands."""
+        self.default = section.get("judge")
+        if self.default is not None:
+            self.use(self.default, loc_of("judge"), problems)
 
     def use(self, name: str | None, loc: Loc, problems: Problems) -> None:
         """Take a target as a judge (None: the suite's); note a name that no target has."""
@@ -182,11 +179,9 @@ class GraderReader(NamedTuple):
         key, listed = keys[0], written[keys[0]]
         if not listed:
             raise AssertionValueError(f"'{key}' names no judge")
-        if not isinstance(listed, list):
-            return [{**common, **self._judge(listed, *loc, key)}]
-        return [
-            {**common, **self._judge(entry, *loc, key, index)} for index, entry in enumerate(listed)
-        ]
+        entries = enumerate(listed) if isinstance(listed, list) else [(None, listed)]
+        places = (((*loc, key) if at is None else (*loc, key, at), entry) for at, entry in entries)
+        return [{**common, **self._judge(entry, *place)} for place, entry in places]
 
     def _judge(self, written: Any, *loc: str | int) -> dict[str, Any]:
         if isinstance(written, Mapping) and "provider" in written:
@@ -311,10 +306,8 @@ class AssertionTemplates:
         """
         folders = [folder for folder in (beside, self._folder) if folder is not None]
         if name.startswith(".") or "/" in name or "\\" in name:
-            for folder in folders[:-1]:
-                if (folder / name).is_file():
-                    return resolve_inside(repository_root(self._folder), folder, name)
-            return resolve_inside(repository_root(self._folder), self._folder, name)
+            folder = next((each for each in folders if (each / name).is_file()), self._folder)
+            return resolve_inside(repository_root(self._folder), folder, name)
         for folder in folders:
             path = find_upward(folder, [f"{_FOLDER}/{name}{suffix}" for suffix in _SUFFIXES]).path
             if path is not None:
@@ -356,6 +349,8 @@ def find_plugin(
     A config that breaks the manifest's `params` is left to the check, which makes it an assertion
     error.
     """
+    from evalcore.checks.json import schema_faults
+
     loc = (*loc, "type")
     manifest_name = f"custom/assertions/{plugin}.yaml"
     path, refused = find_upward(folder, (manifest_name,))
@@ -375,8 +370,9 @@ def find_plugin(
     source = _source(path.parent.resolve(), manifest["source"])
     if source is None:
         problems.add(loc, f"{file}: source: no file '{manifest['source']}' beside it")
-    if (mistake := _schema_mistake(manifest.get("params"))) is not None:
-        problems.add(loc, f"{file}: params: {mistake}")
+    params = manifest.get("params")
+    for fault in list(schema_faults(params))[:1] if params else ():
+        problems.add(loc, f"{file}: params: {fault.message}")
     return {
         "id": plugin,
         "source": str(source),
@@ -384,15 +380,6 @@ def find_plugin(
         "params": manifest.get("params"),
         "config": config,
     }
-
-
-def _schema_mistake(schema: dict[str, Any] | None) -> str | None:
-    """Return what makes the params no JSON Schema, None if they are one."""
-    if schema is None:
-        return None
-    from evalcore.checks.json import schema_faults
-
-    return next((fault.message for fault in schema_faults(schema) if schema), None)
 
 
 def _source(folder: Path, name: str) -> Path | None:
@@ -408,12 +395,9 @@ def _source(folder: Path, name: str) -> Path | None:
 def _read_manifest(path: Path, _changed_ns: int) -> PluginManifest:
     document = read_document(path, shown_path(path))
     problems = Problems(document.file, document.locate)
-    try:
-        manifest: PluginManifest = adapter(PluginManifest).validate_python(document.value)
-    except ValidationError as error:
-        problems.add_invalid(error, document.value, PluginManifest)
-        problems.raise_if_any()
-        raise
+    problems.check_shape(document.value, PluginManifest)
+    problems.raise_if_any()
+    manifest: PluginManifest = document.value
     return manifest
 
 
@@ -447,32 +431,17 @@ def program_assertions(folder: Path) -> dict[str, ProgramAssertion]:
     """
     start = folder.resolve()
     programs: dict[str, ProgramAssertion] = {}
-    for ancestor, name in _named_files(start):
-        file = Path(name)
-        if (
-            file.stem in programs
-            or file.suffix not in _PROGRAM_SUFFIXES
-            or not _NAME.fullmatch(file.stem)
-        ):
-            continue
-        path, _ = find_upward(ancestor, (name,))
-        if path is not None:
-            command = (*_runner(file.suffix), os.path.relpath(path, start))
-            programs[file.stem] = ProgramAssertion(file.stem, command)
+    for below in _FOLDERS:
+        for ancestor in ancestors_within(start, repository_root(start)):
+            for file in sorted((ancestor / below).glob("*")):
+                name, is_known = file.stem, file.suffix in _PROGRAM_SUFFIXES
+                if name in programs or not is_known or not _NAME.fullmatch(name):
+                    continue
+                path, _ = find_upward(ancestor, (f"{below}/{file.name}",))
+                if path is not None:
+                    command = (*_runner(file.suffix), os.path.relpath(path, start))
+                    programs[name] = ProgramAssertion(name, command)
     return programs
-
-
-def _named_files(start: Path) -> Iterator[tuple[Path, str]]:
-    """Yield each file of the folders for programs: where from, and its path from there."""
-    ancestors = list(ancestors_within(start, repository_root(start)))
-    for folder in _FOLDERS:
-        for ancestor in ancestors:
-            try:
-                names = sorted(path.name for path in (ancestor / folder).iterdir())
-            except OSError:  # not there, no folder, or closed to us
-                continue
-            for name in names:
-                yield ancestor, f"{folder}/{name}"
 
 
 def _runner(suffix: str) -> tuple[str, ...]:

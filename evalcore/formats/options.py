@@ -72,6 +72,12 @@ class LoadOptions:
             store=store or settings.store,
         )
 
+    @property
+    def filters(self) -> dict[str, frozenset[str]]:
+        """The filters of cases, by what the caller calls their flags."""
+        chosen = {"--case": self.cases, "--tag": self.tags, "--exclude-tag": self.excluded_tags}
+        return {self.called(flag): values for flag, values in chosen.items() if values}
+
     def called(self, flag: str) -> str:
         """Return what the caller calls a flag of the command line, such as `--case`."""
         return self.option_names.get(flag, flag)
@@ -86,7 +92,7 @@ class Selection:
 
     def __init__(self, options: LoadOptions) -> None:
         self._options = options
-        self.active = bool(options.cases or options.tags or options.excluded_tags)
+        self.active = bool(options.filters)
         self._selected = 0
         self._ids: set[str] = set()
         self._tags: set[str] = set()
@@ -121,24 +127,19 @@ class Selection:
         if self._selected:
             raise UsageError("\n".join(f"{file}: {message}" for message in unmet))
         if not unmet:
-            unmet = [f"the filters leave no case: {', '.join(self._written())}"]
+            written = ", ".join(
+                f"{flag} {value}"
+                for flag, values in self._options.filters.items()
+                for value in sorted(values)
+            )
+            unmet = [f"the filters leave no case: {written}"]
         raise NoCaseLeftError(file, unmet)
 
     def _unmet(self) -> Iterator[str]:
-        options = self._options
-        tag = "case has the tag"
-        yield from _unknown(options.called("--case"), "case has the id", options.cases, self._ids)
-        yield from _unknown(options.called("--tag"), tag, options.tags, self._tags)
-        yield from _unknown(options.called("--exclude-tag"), tag, options.excluded_tags, self._tags)
-
-    def _written(self) -> Iterator[str]:
-        options = self._options
-        for name, values in (
-            ("--case", options.cases),
-            ("--tag", options.tags),
-            ("--exclude-tag", options.excluded_tags),
-        ):
-            yield from (f"{options.called(name)} {value}" for value in sorted(values))
+        for flag, values in self._options.filters.items():
+            is_id = flag == self._options.called("--case")
+            what = "case has the id" if is_id else "case has the tag"
+            yield from _unknown(flag, what, values, self._ids if is_id else self._tags)
 
 
 def _unknown(option: str, what: str, chosen: Iterable[str], names: set[str]) -> Iterator[str]:
@@ -154,12 +155,7 @@ def choose_variants(definition: SuiteDefinition, options: LoadOptions) -> SuiteD
     Raises `UsageError` for an unknown variant, and if the caller's variants lack his baseline.
     """
     definition = _choose_baseline(definition, options)
-    chosen = {
-        "--case": options.cases,
-        "--tag": options.tags,
-        "--exclude-tag": options.excluded_tags,
-    }
-    part = tuple(options.called(name) for name, values in chosen.items() if values)
+    part = tuple(options.filters)
     if part:
         definition = replace(definition, filtered=True, part=part)
     if not options.variants:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from evalcore.checks.base import AssertionValueError
@@ -16,10 +16,6 @@ CHECK = "human"
 
 
 SECTION: Final = "evalcore"
-
-
-ReadQuestions = Callable[[Sequence[Mapping[str, Any]], Loc, Problems], tuple[Assertion, ...]]
-"""Returns the questions of a list `human` at a place of the file; notes its mistakes."""
 
 
 class QuestionKeys(HumanKeys, total=False):
@@ -58,27 +54,15 @@ def read_question(
     )
 
 
-def without_section(written: Any) -> Any:
-    """Return a case of a file without its section `evalcore:`."""
-    if not isinstance(written, Mapping) or SECTION not in written:
-        return written
-    return {key: value for key, value in written.items() if key != SECTION}
+def split_section(
+    written: Any, shape: Any, loc: Loc, problems: Problems
+) -> tuple[Any, list[Mapping[str, Any]]]:
+    """Return a case of a file without its section `evalcore:`, and the questions in that.
 
-
-def own_questions(
-    written: Any, shape: Any, loc: Loc, problems: Problems, read: ReadQuestions
-) -> tuple[Assertion, ...]:
-    """Return the questions in the section `evalcore:` of a case; mistakes are noted.
-
-    `shape` is that of the section.
+    `shape` is that of the section; mistakes in it are noted.
     """
     if not isinstance(written, Mapping) or SECTION not in written:
-        return ()
-    loc = (*loc, SECTION)
-    section = problems.sound_part(written[SECTION], shape, loc)
-    return read(section.get("human", ()), (*loc, "human"), problems)
-
-
-def only_read(questions: Sequence[Assertion | None]) -> tuple[Assertion, ...]:
-    """Return the questions without those whose mistakes are noted."""
-    return tuple(question for question in questions if question is not None)
+        return written, []
+    section = problems.sound_part(written[SECTION], shape, (*loc, SECTION))
+    rest = {key: value for key, value in written.items() if key != SECTION}
+    return rest, section.get("human", [])

@@ -53,72 +53,67 @@ _PROGRAM = (
 
 
 class FormatRow(NamedTuple):
-    """A format: its module, its functions that load and make the JSON Schema, the schema's title.
+    """A format: its module, the name in those of its two functions, the title of its schema.
 
-    `recognises` says whether a file's mapping is of it.
+    `load_NAME` loads a document, `NAME_schema` makes the JSON Schema. `recognises` says whether a
+    file's mapping is of it.
     """
 
     module: str
-    loader: str
+    name: str
+    title: str
     recognises: Callable[[Mapping[str, Any]], bool]
-    schema: str = ""
-    title: str = ""
 
     def function(self, name: str) -> Callable[..., Any]:
-        """Return a function of the format's module."""
-        found: Callable[..., Any] = getattr(import_module(self.module), name)
+        """Return a function of the format's module, `{}` in its name standing for the row's."""
+        module = import_module(f"evalcore.formats.{self.module}")
+        found: Callable[..., Any] = getattr(module, name.format(self.name))
         return found
 
 
 # A file has the first format that recognises it. Script suites are loaded with their script.
 FORMATS: Mapping[Format, FormatRow] = {
     Format.TEST_FILE: FormatRow(
-        "evalcore.formats.test_file.loader",
-        "load_test_file",
-        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
-        "test_file_schema",
+        "test_file.loader",
+        "test_file",
         "Test file",
+        lambda raw: any(isinstance(raw.get(key), list | str) for key in TESTS_KEYS),
     ),
     Format.WORKFLOW_EVALS: FormatRow(
-        "evalcore.formats.saved_evals",
-        "load_workflow_evals",
+        "saved_evals",
+        "workflow_evals",
+        "Saved evals of a workflow",
         lambda raw: (
             "eval" not in raw
             and (isinstance(raw.get("evals"), list) or ("evals" in raw and "workflow" in raw))
         ),
-        "workflow_evals_schema",
-        "Saved evals of a workflow",
     ),
     Format.WORKFLOW_HARNESS: FormatRow(
-        "evalcore.formats.workflow_file",
-        "load_workflow_file",
-        lambda raw: "eval" in raw or "workflow" in raw,
-        "workflow_file_schema",
+        "workflow_file",
+        "workflow_file",
         "Workflow file with an eval section",
+        lambda raw: "eval" in raw or "workflow" in raw,
     ),
     Format.SCRIPT_SUITE: FormatRow(
-        "evalcore.formats.script_suite",
-        "load_script_suite",
-        lambda raw: "suites" in raw or isinstance(raw.get("tests"), Mapping),
-        "script_suite_schema",
+        "script_suite",
+        "script_suite",
         "Script suite",
+        lambda raw: "suites" in raw or isinstance(raw.get("tests"), Mapping),
     ),
     Format.SUITE: FormatRow(
-        "evalcore.formats.suite_file",
-        "load_suite_file",
-        lambda raw: "cases" in raw and "flow" in raw,
-        "suite_file_schema",
+        "suite_file",
+        "suite_file",
         "Suite: cases × variants",
+        lambda raw: "cases" in raw and "flow" in raw,
     ),
 }
-SCHEMAS = tuple(format_ for format_, row in FORMATS.items() if row.schema)
 _SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def json_schema(format_: str) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a format."""
     row = FORMATS[Format(format_)]
-    schema = row.function(row.schema)()
+    schema = row.function("{}_schema")()
     if "properties" in schema:
         schema["properties"] = {SCHEMA_KEY: {"type": "string"}, **schema["properties"]}
         schema["patternProperties"] = {f"^{NOTE}": True}
@@ -182,7 +177,7 @@ def _load_suite(
     if isinstance(document.value, dict):
         document = replace(document, value=without_notes(document.value))
     row = FORMATS[format_]
-    suite: Suite = row.function(row.loader)(document, path, options)
+    suite: Suite = row.function("load_{}")(document, path, options)
     return suite
 
 

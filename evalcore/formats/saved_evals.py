@@ -18,18 +18,12 @@ from evalcore.checks.conditions import (
     EvalAssertion,
     Handle,
 )
-from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.documents import Document, as_json, read_document, yaml_text
+from evalcore.errors import UsageError
+from evalcore.formats.documents import Document, as_json, read_document, read_named, yaml_text
 from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.questions import (
-    QuestionKeys,
-    only_read,
-    own_questions,
-    read_question,
-    without_section,
-)
+from evalcore.formats.questions import QuestionKeys, read_question, split_section
 from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
@@ -49,7 +43,6 @@ from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
-from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.wording import Loc, describe, shown_path, suggest
 from evalcore.workflow.handles import unknown_handles
 
@@ -147,11 +140,13 @@ def eval_questions(
     written: Sequence[Mapping[str, Any]], loc: Loc, problems: Problems
 ) -> tuple[Assertion, ...]:
     """Return the questions of a list `human`, which stands at `loc`; mistakes are noted."""
-    questions = []
-    for index, each in enumerate(written):
-        judged = {"handle": dict(each["target"])} if "target" in each else {}
-        questions.append(read_question(each, (*loc, index), problems, judged))
-    return only_read(questions)
+    questions = [
+        read_question(each, (*loc, index), problems, {"handle": dict(each["target"])})
+        if "target" in each
+        else read_question(each, (*loc, index), problems, {})
+        for index, each in enumerate(written)
+    ]
+    return tuple(filter(None, questions))
 
 
 TARGET: Final = "block"
@@ -166,7 +161,7 @@ def load_workflow_evals(
     section = _checked_file(raw, problems, may_be_empty=may_be_empty)
     settings = SectionReader(section, options, problems)
     graders = judges_of(path.parent, options, problems)
-    graders.use_suites({}, section, problems)
+    graders.use_suites(section, problems)
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
     target_options = executed.options() if workflow else {}
@@ -181,8 +176,9 @@ def load_workflow_evals(
         loc: Loc = ("evals", index)
         identity, key = _identity(written, index)
         ids.note(identity, loc, problems, key=key)
-        own = own_questions(written, OwnSection, loc, problems, eval_questions)
-        saved = _read_eval(without_section(written), loc, problems, blocks)
+        rest, listed = split_section(written, OwnSection, loc, problems)
+        own = eval_questions(listed, (*loc, "evalcore", "human"), problems)
+        saved = _read_eval(rest, loc, problems, blocks)
         if saved is None:
             continue
         conditions.append(saved.assertion.condition)
@@ -277,19 +273,14 @@ def _workflow(
         return {}, path, problems
     if isinstance(written, dict):
         return _with_blocks(written, path, _Below(problems, ("workflow",)))
-    try:
-        file = resolve_inside(repository_root(path.resolve().parent), path.parent, written)
-        document = read_document(file, shown_path(file))
-    except LoadError as error:
-        problems.include(error.problems)
+    named = read_named(written, path.parent, ("workflow",), problems)
+    if named is None:
         return {}, path, problems
-    except EvalError as error:
-        problems.add(("workflow",), str(error))
-        return {}, path, problems
+    file, document, own = named
     if not isinstance(document.value, dict):
         problems.add(("workflow",), f"{document.file} is no mapping")
         return {}, path, problems
-    return _with_blocks(document.value, file, Problems(document.file, document.locate))
+    return _with_blocks(document.value, file, own)
 
 
 def _with_blocks(
@@ -376,7 +367,8 @@ def read_saved_evals(path: Path) -> SavedEvalsFile:
     workflow = read_named_texts(workflow, InputOrigin(folder, (), noted))
     named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
     evals = tuple(
-        adapter(FileEval).validate_python(without_section(written)) for written in raw["evals"]
+        adapter(FileEval).validate_python(split_section(written, OwnSection, (), noted)[0])
+        for written in raw["evals"]
     )
     return SavedEvalsFile(suite_name(path, *named), workflow, evals)
 

@@ -45,9 +45,8 @@ def read_single(format_: str, raw: Any, folder: Path) -> Assertion:
         programs = program_assertions(folder) if dialect is Dialect.TEST else None
         reader = AssertionReader(Graders(folder), dialect, programs=programs)
         assertion = reader.read(raw, (), problems)
-    problems.raise_if_any()
-    if assertion is None:
-        raise LoadError(())
+    if assertion is None or problems.count:
+        raise LoadError(tuple(problems.noted))
     return assertion
 
 
@@ -121,15 +120,13 @@ def check_assertion(assertion: Any, loc: Loc, problems: Problems) -> None:
     if bare not in types:
         problems.add((*loc, "type"), type_mistake(assertion, list(types)))
         return
-    refusals: list[LoadError] = []
-    for format_, dialect in ((Format.TEST_FILE, Dialect.TEST), (Format.SUITE, Dialect.SUITE)):
-        if bare not in assertion_types(dialect):
-            continue
+    refused: LoadError | None = None
+    for format_, dialect in ((Format.SUITE, Dialect.SUITE), (Format.TEST_FILE, Dialect.TEST)):
         try:
-            read_single(format_, as_json(assertion), Path())
+            if bare in assertion_types(dialect):
+                read_single(format_, as_json(assertion), Path())
+                return
         except LoadError as error:
-            refusals.append(error)
-        else:
-            return
-    for problem in refusals[0].problems:
+            refused = error
+    for problem in refused.problems if refused is not None else ():
         problems.add(loc, f"{problem.path}: {problem.message}" if problem.path else problem.message)

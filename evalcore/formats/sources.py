@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from evalcore.datasets.reference import names_dataset
 from evalcore.errors import EvalError, LoadError, Problem
@@ -341,13 +341,6 @@ def declared_types(suite: Any) -> frozenset[str]:
     )
 
 
-class ItemReader(Protocol):
-    """What turns raw tests into cases."""
-
-    def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
-        """Return the case at `loc`, or note every mistake in it and return None."""
-
-
 class Spooled(NamedTuple):
     """The cases, and every collector of mistakes: the suite's first, then those of its files.
 
@@ -363,7 +356,7 @@ class Spooled(NamedTuple):
 
 def spool_rows(
     rows: Iterable[RawTest],
-    reader: ItemReader,
+    read_case: Callable[..., Case | None],
     selection: Selection,
     collectors: Sequence[Problems],
     *,
@@ -389,7 +382,7 @@ def spool_rows(
                 if value is NO_TEST:
                     continue
                 read += 1
-                case = _case_of(row, reader, rules)
+                case = _case_of(row, read_case, rules)
                 if case is not None:
                     references.note(case)
                 if case is None or not selection.keeps(case.id, case.tags):
@@ -403,14 +396,14 @@ def spool_rows(
     return Spooled(spool, tuple(every.values()), references.absent(spool), unjudged)
 
 
-def _case_of(row: RawTest, reader: ItemReader, rules: RowRules) -> Case | None:
+def _case_of(row: RawTest, read_case: Callable[..., Case | None], rules: RowRules) -> Case | None:
     """Return the case of a row; None, and every mistake noted, if it is wrong."""
     value, loc, problems, marked, is_data = row
     before = problems.count
     for inner, message in forbidden_parts(value, rules) if is_data else ():
         label = f"'{value['id']}'" if isinstance(value.get("id"), str) else ""
         problems.add((*loc, *inner), message, label=label)
-    return reader.read(value, loc, problems, marked=marked) if problems.count == before else None
+    return read_case(value, loc, problems, marked=marked) if problems.count == before else None
 
 
 def append_case(spool: CaseSpool, case: Case, loc: Loc, problems: Problems, *, noun: str) -> None:

@@ -13,9 +13,9 @@ from typing_extensions import TypedDict
 
 from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
-from evalcore.errors import EvalError, LoadError, UsageError
+from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
-from evalcore.formats.documents import Document, Renames, as_json, read_document
+from evalcore.formats.documents import Document, as_json, read_named, with_snake_keys
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -36,14 +36,12 @@ from evalcore.formats.variables import Variables, interpolate, variables_for
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.gates.builtin import PassRate
 from evalcore.gates.comparing import NoRegressions
-from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import (
     Case,
     DatasetSource,
     Format,
-    Policy,
     ScorerSpec,
     ScoreRule,
     Source,
@@ -72,9 +70,8 @@ from evalcore.targets.answers import (
     with_primary,
 )
 from evalcore.targets.registry import KINDS, MODEL_KINDS
-from evalcore.trust.files import repository_root, resolve_inside
 from evalcore.trust.imports import ImportPolicy
-from evalcore.wording import Loc, path_text, shown_path, suggest
+from evalcore.wording import Loc, path_text, suggest
 from evalcore.workflow.definition import PARTS, SOUL_KEYS
 
 
@@ -145,6 +142,24 @@ class SuiteFile(SuiteLevel, total=False):
     ]
 
 
+@with_config(STRICT)
+class FunctionFlow(TypedDict, total=False):
+    """A function that makes or is the flow."""
+
+    callable: Required[Annotated[str, Field(pattern=CALLABLE)]]
+    behaviour: Any
+    isolation: Literal["process", "inline"] | None
+
+
+@with_config(STRICT)
+class WrappedFlow(TypedDict, total=False):
+    """A flow, and the block whose output is checked."""
+
+    flow: Any
+    primary_output: str | None
+    primary_output_node_id: str | None
+
+
 _KEYS = ("expected_output",)
 
 
@@ -154,7 +169,6 @@ class CaseReader:
     def __init__(
         self,
         graders: Graders,
-        renames: Renames,
         variables: Variables,
         *,
         primary_output: str | None,
@@ -172,9 +186,9 @@ class CaseReader:
         self.inputs: set[str] = set()
         self._verbatim = verbatim
         self._warnings = CaseWarnings(strict=strict)
-        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings, renames=renames)
+        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings)
         self.ids = UniqueIds("duplicate case id: {}")
-        self._renames, self._variables = renames, variables
+        self._variables = variables
         self._folder = graders.folder
         self._primary_output, self._strict = primary_output, strict
         self._of_suite: tuple[Assertion, ...] = ()
@@ -195,7 +209,7 @@ class CaseReader:
         if marked and not self._verbatim:
             value = interpolate(value, self._variables, loc, problems)
             value = read_named_texts(value, InputOrigin(self._folder, loc, problems))
-        raw: Any = self._renames.read(value, _KEYS, loc)
+        raw: Any = with_snake_keys(value, _KEYS)
         problems.check_shape(raw, SuiteCase, loc)
         if not isinstance(raw, dict):
             return None
@@ -288,11 +302,12 @@ _FORMS: Final = "a flow is module:function, a workflow file, or a target's name"
 
 
 class Flow(NamedTuple):
-    """The targets of a suite, which of them answers, and its variants."""
+    """The targets of a suite, which of them answers, its variants, and which block is checked."""
 
     targets: Mapping[str, Target]
     default: str | None
     variants: tuple[Variant, ...] = ()
+    primary_output: str | None = None
 
 
 def blocks_of(flow: Flow) -> frozenset[str]:
@@ -358,7 +373,7 @@ class FlowReader:
         """Return the flow with its variants; what is wrong is noted."""
         target = self._target(flow, ("flow",))
         if target is None:
-            return Flow({}, None)
+            return Flow({}, None, (), self._primary)
         if target.kind in {FLOW, WORKFLOW}:
             names: list[str | None] = [raw.get("provider") for raw in variants]
             if "callable" in target.options:  # its nodes may be of any type
@@ -370,11 +385,8 @@ class FlowReader:
             self._variant(raw, target, ("variants", index)) for index, raw in enumerate(variants)
         )
         declared = {name: used for name, used in self._targets.used.items() if name != target.name}
-        return Flow({target.name: target, **declared}, target.name, read_variants)
-
-    def named(self, name: str, variants: Sequence[SuiteVariant]) -> Flow:
-        """Return the flow of the target that the caller names instead of the suite's."""
-        return self.read({"target": name}, variants)
+        targets = {target.name: target, **declared}
+        return Flow(targets, target.name, read_variants, self._primary)
 
     def _target(self, flow: Any, loc: Loc) -> Target | None:
         if isinstance(flow, str):
@@ -407,17 +419,10 @@ class FlowReader:
 
     def _wrapped(self, flow: Mapping[str, Any], loc: Loc) -> Target | None:
         """Return the target of `{flow, primary_output}`."""
-        for key in flow:
-            if snake_case(str(key)) not in {"flow", "primary_output", "primary_output_node_id"}:
-                hint = suggest(key, ("flow", "primary_output"))
-                self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
-        primary = next(
-            (value for key, value in flow.items() if snake_case(str(key)).startswith("primary")),
-            None,
-        )
-        if primary is not None and not isinstance(primary, str):
-            self._problems.add(loc, "'primary_output' is the id of a block")
+        written = {snake_case(str(key)): value for key, value in flow.items()}
+        if not self._problems.check_shape(written, WrappedFlow, loc):
             return None
+        primary = written.get("primary_output") or written.get("primary_output_node_id")
         self._primary = self._primary or primary
         return self._target(flow["flow"], (*loc, "flow"))
 
@@ -442,17 +447,7 @@ class FlowReader:
         return self._named(name, loc)
 
     def _function(self, flow: Mapping[str, Any], loc: Loc) -> Target | None:
-        reference = flow.get("callable")
-        if not isinstance(reference, str) or not re.fullmatch(CALLABLE, reference):
-            self._problems.add((*loc, "callable"), "is a function, written module:function")
-            return None
-        for key in flow:
-            if key not in {"callable", "behaviour", "isolation"}:
-                hint = suggest(key, ("callable", "isolation"))
-                self._problems.add((*loc, key), f"unknown key '{key}'.{hint}")
-        isolation = flow.get("isolation")
-        if isolation is not None and isolation not in ISOLATIONS:
-            self._problems.add((*loc, "isolation"), f"is {' or '.join(ISOLATIONS)}")
+        if not self._problems.check_shape(flow, FunctionFlow, loc):
             return None
         options = {key: value for key, value in flow.items() if value is not None}
         if self._primary is not None:
@@ -461,21 +456,15 @@ class FlowReader:
 
     def _file(self, name: str, loc: Loc) -> Target | None:
         """Return the workflow of a file, which may have an `eval:` section of its own."""
-        try:
-            path = resolve_inside(repository_root(self._folder), self._folder, name)
-            document = read_document(path, shown_path(path))
-        except LoadError as error:
-            self._problems.include(error.problems)
+        named = read_named(name, self._folder, loc, self._problems)
+        if named is None:
             return None
-        except EvalError as error:
-            self._problems.add(loc, str(error))
-            return None
+        path, document, noted = named
         raw = document.value
         if not isinstance(raw, Mapping) or not isinstance(raw.get("blocks"), Mapping):
             self._problems.add(loc, f"{name} is no workflow file: it has no 'blocks'")
             return None
         workflow = {key: value for key, value in raw.items() if key not in {"eval", "evalcore"}}
-        noted = Problems(document.file, document.locate)
         workflow = read_named_texts(workflow, InputOrigin(path.parent, (), noted))
         self._problems.include(noted.noted)
         return self._workflow(workflow, loc)
@@ -585,12 +574,11 @@ def load_suite_file(document: Document, path: Path, options: LoadOptions) -> Sui
     """Return the suite of a file; raise `LoadError` with every mistake in it."""
     raw = document.value
     source = Source(document.file, str(path.resolve().parent), document.sha256)
-    renames = Renames()
-    problems = Problems(document.file, renames.locate(document.locate))
+    problems = Problems(document.file, document.locate)
     if not isinstance(raw, dict):
         problems.add((), "a suite file is a mapping with 'name', 'flow', 'cases' and 'variants'")
         problems.raise_if_any()
-    return read_suite(raw, source, options, problems, renames)
+    return read_suite(raw, source, options, problems)
 
 
 def read_suite(
@@ -598,7 +586,6 @@ def read_suite(
     source: Source,
     options: LoadOptions,
     problems: Problems,
-    renames: Renames,
     *,
     verbatim: bool = False,
 ) -> Suite:
@@ -608,7 +595,11 @@ def read_suite(
     """
     folder = Path(source.folder)
     variables = variables_for(folder, options)
-    cases, raw = _renamed(raw, renames)
+    raw = with_snake_keys(raw, fields_of(SuiteLevel))
+    cases = raw.pop("cases", None)
+    if isinstance(raw.get("variants"), list):
+        keys = fields_of(SuiteVariant)
+        raw["variants"] = [with_snake_keys(variant, keys) for variant in raw["variants"]]
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
         raw = read_named_texts(raw, InputOrigin(folder, (), problems))
@@ -624,12 +615,11 @@ def read_suite(
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
-    graders.use_suites({}, level.section, problems)
+    graders.use_suites(level.section, problems, level.loc)
     reader = CaseReader(
         graders,
-        renames,
         variables,
-        primary_output=level.primary_output,
+        primary_output=flow.primary_output,
         blocks=blocks_of(flow),
         strict=options.strict,
         verbatim=verbatim,
@@ -641,7 +631,7 @@ def read_suite(
     files = NamedFiles(folder, sound.get("columns", {}), options.store, versions)
     spool, collectors, absent, unjudged = spool_rows(
         _raw_cases(cases, files, problems),
-        reader,
+        reader.read,
         selection,
         [problems, *([targets.file_problems] if targets.file_problems else [])],
         noun="case",
@@ -666,19 +656,6 @@ def _with_targets(
 ) -> SuiteDefinition:
     """Return the definition with every target in use: judges that only cases name are read now."""
     return replace(definition, targets={**targets.used, **flow.targets}, judge=graders.default)
-
-
-def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]]:
-    """Return the cases and the rest, both with keys as they are called here."""
-    rest = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
-    cases = rest.pop("cases", None)
-    if isinstance(rest.get("variants"), list):
-        keys = fields_of(SuiteVariant)
-        rest["variants"] = [
-            renames.read(variant, keys, ("variants", index))
-            for index, variant in enumerate(rest["variants"])
-        ]
-    return cases, rest
 
 
 def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[RawTest]:
@@ -722,15 +699,6 @@ class _SuiteLevelReader:
         if not self.section.get("name") and "name" not in written:
             problems.add(("name",), "is required")
 
-    @property
-    def primary_output(self) -> str | None:
-        """Which block's output is checked, as far as the suite itself says so."""
-        primary: object = self._raw.get("primary_output")
-        flow = self._raw.get("flow")
-        if primary is None and isinstance(flow, Mapping) and "flow" in flow:
-            primary = flow.get("primary_output", flow.get("primaryOutput"))
-        return primary if isinstance(primary, str) else None
-
     def loc(self, key: str) -> Loc:
         """Return where a key of the section stands."""
         return ("evalcore", key) if key in self._in_evalcore else (key,)
@@ -747,23 +715,19 @@ class _SuiteLevelReader:
         reader = FlowReader(targets, folder, self._raw, self._problems)
         variants = cast("Sequence[SuiteVariant]", self._variants)
         name = targets.chosen(self._options, self._problems.file)
-        if name is not None:
-            return reader.named(name, variants)
-        return reader.read(self._raw.get("flow"), variants)
-
-    def _baseline(self) -> str | None:
-        """Return the baseline; note duplicate variants and an unknown baseline."""
-        variants = self._variants
-        ids = UniqueIds("duplicate variant id: {}")
-        for index, variant in enumerate(variants):
-            ids.note(variant["id"], (*self.loc("variants"), index), self._problems)
-        return self._settings.baseline(ids.names)
+        flow = self._raw.get("flow") if name is None else {"target": name}
+        return reader.read(flow, variants)
 
     def definition(self, source: Source, flow: Flow, graders: Graders) -> SuiteDefinition:
         """Return everything but the cases; note what is wrong in it."""
-        policy = self._policy()
+        # The default gate: no regressions; all pass where there is no baseline.
+        compared = self.section.get("baseline") is not None or self._options.baseline is not None
+        gate = NoRegressions().spec if compared else PassRate(1.0).spec
+        policy = self._settings.policy(ScoreRule.BLOCKS, (gate,), None)
         scorers = self._scorers(graders)
-        baseline = self._baseline()
+        ids = UniqueIds("duplicate variant id: {}")
+        for index, variant in enumerate(self._variants):
+            ids.note(variant["id"], (*self.loc("variants"), index), self._problems)
         return self._settings.definition(
             Format.SUITE,
             source,
@@ -772,15 +736,9 @@ class _SuiteLevelReader:
             targets=flow.targets,
             default_target=flow.default,
             variants=flow.variants or (DEFAULT_VARIANT,),
-            baseline=baseline,
+            baseline=self._settings.baseline(ids.names),
             scorers=scorers,
         )
-
-    def _policy(self) -> Policy:
-        """Return the policy; the default gate: no regressions, all pass without a baseline."""
-        compared = self.section.get("baseline") is not None or self._options.baseline is not None
-        gate = NoRegressions().spec if compared else PassRate(1.0).spec
-        return self._settings.policy(ScoreRule.BLOCKS, (gate,), None)
 
     def _scorers(self, graders: Graders) -> tuple[ScorerSpec, ...]:
         """Return the scorers; note wrong ones and those that would share a name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
@@ -14,7 +14,7 @@ from evalcore.formats.documents import as_json, read_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.section import OPEN, STRICT, UniqueIds
 from evalcore.formats.variables import Variables, interpolate
-from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
+from evalcore.model.target import DEFAULT_VARIANT, SERVICES, Target, Variant
 from evalcore.problems import Problems
 from evalcore.settings import find_upward
 from evalcore.shapes import Count, Text
@@ -25,7 +25,7 @@ from evalcore.targets.registry import (
     merged_options,
     options_model,
 )
-from evalcore.targets.templates import TemplateFault, template_faults
+from evalcore.targets.templates import template_faults
 from evalcore.targets.wrappers import OPTION
 from evalcore.trust.secrets import (
     is_secret_path,
@@ -39,9 +39,9 @@ from evalcore.wording import Loc, shown_path, suggest
 # Providers with the interface of OpenAI: the address, as it is called for one that is written.
 _ADDRESSES: Final = {
     "azure": "{endpoint}/openai/v1",
-    "gemini": "https://generativelanguage.googleapis.com/v1beta/openai",
+    "gemini": SERVICES["google"][0],
     "openai": "{endpoint}",
-    "openrouter": "https://openrouter.ai/api/v1",
+    "openrouter": SERVICES["openrouter"][0],
 }
 _MODELS: Final = frozenset({*_ADDRESSES, "anthropic"})
 _NAMES: Final = {
@@ -148,52 +148,6 @@ def has_sound_common(name: str, options: dict[str, Any], loc: Loc, problems: Pro
         problems.add((*loc, "api_key"), "expected text, such as ${{ NAME }}", label=label)
         return False
     return problems.check_shape(common, TargetCommon, loc, label=label)
-
-
-def check_addresses(
-    options: Mapping[str, Any], variables: Variables, loc: Loc, problems: Problems, label: str
-) -> None:
-    """Note addresses that are invalid with the values of their variables, if those are set."""
-    for option in known_addresses(options, variables):
-        from evalcore.targets.options import check_address
-
-        try:
-            check_address(option.text)
-        except ValueError as error:
-            message = f"with its variables replaced, {error}"
-            problems.add((*loc, *option.path), message, label=label)
-
-
-def note_templates(
-    faults: Iterable[TemplateFault], loc: Loc, problems: Problems, label: str, *, strict: bool
-) -> list[str]:
-    """Note unknown placeholders; return a warning for texts that do not hold the question.
-
-    `strict` makes it a mistake.
-    """
-    warnings = []
-    for fault in faults:
-        if fault.is_warning and not strict:
-            warnings.append(fault.message)
-        else:
-            problems.add((*loc, *fault.path), fault.message, label=label)
-    return warnings
-
-
-def check_schemas(options: Mapping[str, Any], loc: Loc, problems: Problems, label: str) -> None:
-    """Note what makes a schema none, of a model's answer or of its tools' arguments."""
-    written = [(("response_schema",), options.get("response_schema"))]
-    for index, tool in enumerate(options.get("tools") or ()):
-        own = tool.get("function", tool) if isinstance(tool, Mapping) else {}
-        prefix = ("tools", index, *(("function",) if "function" in tool else ()))
-        written.append(((*prefix, "parameters"), own.get("parameters")))
-    for path, schema in written:
-        if isinstance(schema, Mapping):
-            from evalcore.checks.json import schema_faults
-
-            for fault in schema_faults(dict(schema)):
-                if not fault.is_warning:
-                    problems.add((*loc, *path, *fault.path), fault.message, label=label)
 
 
 FILE_NAMES = ("targets.yaml", "targets.yml", ".agentv/targets.yaml", ".agentv/targets.yml")
@@ -452,18 +406,39 @@ class Targets:
         merged = merged_options(target, variant)
         # A value that the model accepts for certain: the name of the option.
         options = {**{name: name for name in without if name in model.model_fields}, **merged}
-        if problems.check_shape(options, model, loc, label=label):
-            check_addresses(merged, self._variables, loc, problems, label)
-            where, own = label, merged
-            if variant is not DEFAULT_VARIANT:
-                where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})
-                own = merged_options(bare, variant)
-            check_schemas(own, loc, problems, label)
-            faults = [
-                fault for fault in template_faults(target.kind, merged) if fault.path[0] in own
-            ]
-            warnings = note_templates(faults, loc, problems, label, strict=self._strict)
-            self._noted.extend(f"{where}: {warning}" for warning in warnings)
+        if not problems.check_shape(options, model, loc, label=label):
+            return
+        where, own = label, merged
+        if variant is not DEFAULT_VARIANT:
+            where, bare = f"variant '{variant.id}'", Target(target.name, target.kind, {})
+            own = merged_options(bare, variant)
+        for path, message, is_warning in self._faults(target.kind, merged, own):
+            if is_warning and not self._strict:
+                self._noted.append(f"{where}: {message}")
+            else:
+                problems.add((*loc, *path), message, label=label)
+
+    def _faults(
+        self, kind: str, merged: Mapping[str, Any], own: Mapping[str, Any]
+    ) -> Iterator[tuple[Loc, str, bool]]:
+        """Yield what is wrong with well-shaped options: path, message, whether it is a warning.
+
+        `own` are those that are written where mistakes are noted.
+        """
+        from evalcore.checks.json import schema_faults
+        from evalcore.targets.options import check_address
+
+        for option in known_addresses(merged, self._variables):
+            try:
+                check_address(option.text)
+            except ValueError as error:
+                yield (*option.path,), f"with its variables replaced, {error}", False
+        for path, schema in _schemas(own):
+            faults = (fault for fault in schema_faults(dict(schema)) if not fault.is_warning)
+            yield from (((*path, *fault.path), fault.message, False) for fault in faults)
+        for fault in template_faults(kind, merged):
+            if fault.path[0] in own:
+                yield fault.path, fault.message, fault.is_warning
 
     def refuse_literals(self, options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:
         """Note secrets in a variant's options, which are stored with the run."""
@@ -504,6 +479,17 @@ class Targets:
             name = entry["name"]
             names.note(name, loc, problems)
             self._entries[name] = _TargetEntry(entry, problems, loc, file, interpolated)
+
+
+def _schemas(options: Mapping[str, Any]) -> Iterator[tuple[Loc, Mapping[str, Any]]]:
+    """Yield the schemas of a model's answer and of its tools' arguments, and where they stand."""
+    written: list[tuple[Loc, Any]] = [(("response_schema",), options.get("response_schema"))]
+    for index, tool in enumerate(options.get("tools") or ()):
+        nested = isinstance(tool, Mapping) and "function" in tool
+        own = tool["function"] if nested else tool
+        loc: Loc = ("tools", index, *(("function",) if nested else ()), "parameters")
+        written.append((loc, own.get("parameters") if isinstance(own, Mapping) else None))
+    yield from ((path, schema) for path, schema in written if isinstance(schema, Mapping))
 
 
 def _refuse_secret_options(options: Mapping[str, Any], loc: Loc, problems: Problems) -> None:

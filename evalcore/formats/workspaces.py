@@ -14,14 +14,14 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError
-from evalcore.formats.documents import read_document
+from evalcore.formats.documents import read_named
 from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.model.suite import AFTER_S, BEFORE_S, EACH
 from evalcore.problems import Problems
 from evalcore.shapes import Text, text_or_mapping
-from evalcore.trust.files import place_inside, repository_root, resolve_folder, resolve_inside
-from evalcore.wording import Loc, shown_path
+from evalcore.trust.files import place_inside, repository_root, resolve_folder
+from evalcore.wording import Loc
 
 
 def _text_or_list(value: object) -> str:
@@ -111,7 +111,7 @@ WorkspaceValue = Annotated[
 _ELSEWHERE: Final = re.compile(r"[a-z][a-z0-9+.-]*://|[\w.-]+@[\w.-]+:", re.IGNORECASE)
 
 
-def read_repository(raw: RepositoryShape, folder: Path) -> dict[str, Any]:
+def _repository(raw: RepositoryShape, folder: Path) -> dict[str, Any]:
     """Return a repository as the plan stores it; `folder` is where local paths begin."""
     written, named = raw["source"], raw.get("checkout")
     commit: RepositoryCheckout = {"ref": named} if isinstance(named, str) else (named or {})
@@ -126,21 +126,19 @@ def read_repository(raw: RepositoryShape, folder: Path) -> dict[str, Any]:
     }
 
 
-def refusal(repository: Mapping[str, Any], before: list[str]) -> tuple[str, str] | None:
+def _refusal(repository: Mapping[str, Any], before: list[str]) -> tuple[str, str] | None:
     """Return the field of a repository that is wrong, and what is wrong with it; None if sound."""
     written, source = repository["path"], repository["source"]
-    path = PurePosixPath(os.path.normpath(written))
+    path, checkout = PurePosixPath(os.path.normpath(written)), repository["checkout"] or ""
     if path.is_absolute() or ".." in path.parts:
         return "path", f"'{written}' leads out of the workspace; name a folder in it"
-    if str(path) in {os.path.normpath(name) for name in before}:
+    if str(path) in map(os.path.normpath, before):
         return "path", f"'{written}' is another repository's"
-    if not source:
-        return "source", "names no repository: give it `url` or `path`"
-    if source.startswith("-") or source.lower().startswith("ext::"):
-        return "source", f"'{source}' is no address of a repository"
-    if (repository["checkout"] or "").startswith("-"):
-        return "checkout", f"'{repository['checkout']}' is no commit, tag or branch"
-    return None
+    if not source or source.startswith("-") or source.lower().startswith("ext::"):
+        return "source", f"'{source}' is no address of a repository: give it `url` or `path`"
+    return (
+        ("checkout", f"'{checkout}' is no commit, tag or branch") if checkout[:1] == "-" else None
+    )
 
 
 Workspace = dict[str, Any]
@@ -162,7 +160,7 @@ class WorkspaceReader:
         self._folder = folder
         self._variables = variables
         self._digests: dict[str, str] = {}
-        self._suite = self._read(raw, loc, problems)
+        self._suite = None if raw is None else self._read(raw, loc, problems)
         self._shared = None if self._suite is None else self._finished(self._suite, loc, problems)
 
     def of_test(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
@@ -183,8 +181,6 @@ class WorkspaceReader:
 
     def _read(self, raw: object, loc: Loc, problems: Problems) -> Workspace | None:
         """Return a workspace with its parts in one form; None, noted, if it is misshapen."""
-        if raw is None:
-            return None
         folder = Path()
         if isinstance(raw, str):
             named = self._named(raw, loc, problems)
@@ -194,8 +190,8 @@ class WorkspaceReader:
         if not problems.check_shape(raw, WorkspaceShape, loc):
             return None
         workspace: Workspace = dict(cast("WorkspaceShape", raw))
-        if "isolation" in workspace:
-            workspace["isolation"] = workspace["isolation"].replace("-", "_")
+        if workspace.get("isolation") == "per-test":
+            workspace["isolation"] = "per_test"
         for name in ("template", "path"):
             if workspace.get(name) is not None:
                 workspace[name] = os.path.normpath(folder / workspace[name])
@@ -204,23 +200,20 @@ class WorkspaceReader:
             workspace["repos"] = self._repositories(repositories, folder, (*loc, "repos"), problems)
         if workspace.get("hooks"):
             workspace["hooks"] = self._hooks(workspace["hooks"], folder, (*loc, "hooks"), problems)
-        self._note_outside(workspace, loc, problems)
+        if workspace.get("path"):
+            self._place(workspace["path"], (*loc, "path"), problems)
         return workspace
 
     def _named(
         self, name: str, loc: Loc, problems: Problems
     ) -> tuple[object, Path, Problems, Loc] | None:
         """Return what a path stands for: a template, or the workspace that a YAML file holds."""
-        try:
-            root = repository_root(self._folder)
-            if (self._folder / name).is_dir():
-                return {"template": name}, Path(), problems, loc
-            path = resolve_inside(root, self._folder, name)
-            document = read_document(path, shown_path(path))
-        except EvalError as error:
-            problems.add(loc, str(error))
+        if (self._folder / name).is_dir():
+            return {"template": name}, Path(), problems, loc
+        named = read_named(name, self._folder, loc, problems)
+        if named is None:
             return None
-        in_file = Problems(document.file, document.locate)
+        path, document, in_file = named
         self.file_problems.append(in_file)
         raw = interpolate(document.value, self._variables, (), in_file)
         inner: Loc = ()
@@ -236,12 +229,15 @@ class WorkspaceReader:
     ) -> list[Workspace]:
         repositories: list[Workspace] = []
         for index, entry in enumerate(raw):
-            repository = read_repository(entry, folder)
-            reason = refusal(repository, [before["path"] for before in repositories])
+            repository = _repository(entry, folder)
+            reason = _refusal(repository, [before["path"] for before in repositories])
             if reason is not None:
                 problems.add((*loc, index, reason[0]), reason[1])
             elif repository["is_local"]:
-                self._note_source(repository["source"], (*loc, index, "source"), problems)
+                at = (*loc, index, "source")
+                path = self._place(repository["source"].removeprefix("file://"), at, problems)
+                if path is not None and not path.is_dir():
+                    problems.add(at, f"there is no folder '{path}'")
             repositories.append(repository)
         return repositories
 
@@ -251,36 +247,24 @@ class WorkspaceReader:
         """Return the hooks that are switched on; each does something."""
         enabled = raw.get("enabled", True)
         hooks: Workspace = {}
-        for name, hook in raw.items():
+        for name, written in raw.items():
             if name == "enabled":
                 continue
-            if hook is not None and not hook.keys() & {"command", "reset"}:
+            if written is not None and not written.keys() & {"command", "reset"}:
                 problems.add((*loc, name), "does nothing: give it `command` or `reset`")
-            hooks[name] = _hook(name, hook, folder) if hook is not None and enabled else None
+            hook = _hook(name, written, folder) if written is not None and enabled else None
+            if hook is not None and "cwd" in hook:
+                self._place(hook["cwd"], (*loc, name, "cwd"), problems)
+            hooks[name] = hook
         return hooks
 
-    def _note_source(self, source: str, loc: Loc, problems: Problems) -> None:
-        """Note a local repository that is not there, or not in the suite's own repository."""
+    def _place(self, written: str, loc: Loc, problems: Problems) -> Path | None:
+        """Return a path inside the repository; None, noted, for one outside."""
         try:
-            path = place_inside(self._folder, source.removeprefix("file://"))
+            return place_inside(self._folder, written)
         except EvalError as error:
             problems.add(loc, str(error))
-            return
-        if not path.is_dir():
-            problems.add(loc, f"there is no folder '{path}'")
-
-    def _note_outside(self, workspace: Workspace, loc: Loc, problems: Problems) -> None:
-        """Note the folders of a workspace and of its hooks that lie outside the repository."""
-        folders: list[tuple[Loc, str | None]] = [(("path",), workspace.get("path"))]
-        for name, hook in (workspace.get("hooks") or {}).items():
-            if hook:
-                folders.append((("hooks", name, "cwd"), hook.get("cwd")))
-        for inner, folder in folders:
-            if folder:
-                try:
-                    place_inside(self._folder, folder)
-                except EvalError as error:
-                    problems.add((*loc, *inner), str(error))
+            return None
 
     def _finished(self, workspace: Workspace, loc: Loc, problems: Problems) -> Workspace:
         """Return a workspace without its empty fields; note fields that exclude each other."""
@@ -289,16 +273,17 @@ class WorkspaceReader:
             hooks = workspace["hooks"].items()
             workspace["hooks"] = {name: hook for name, hook in hooks if hook}
         path = workspace.get("path")
-        if path is not None and "template" in workspace:
-            problems.add((*loc, "path"), "is used as it is, so no template goes into it; keep one")
-        elif path is not None and any("reset" in hook for hook in _hooks_of(workspace)):
-            message = "is used as it is, so nothing in it is reset; remove `reset`, or `path`"
-            problems.add((*loc, "path"), message)
-        elif path is not None and workspace.get("isolation") == "per_test":
-            message = "is one folder for all tests, so `isolation: per_test` cannot be"
-            problems.add((*loc, "path"), message)
-        if path is not None and (self._folder / path).is_file():
-            problems.add((*loc, "path"), f"'{path}' is a file; a workspace is a folder")
+        resets = any("reset" in hook for hook in (workspace.get("hooks") or {}).values())
+        reasons = {
+            "is used as it is, so no template goes into it; keep one": "template" in workspace,
+            "is used as it is, so nothing in it is reset; remove `reset`, or `path`": resets,
+            "is one folder for all tests, so `isolation: per_test` cannot be": (
+                workspace.get("isolation") == "per_test"
+            ),
+            f"'{path}' is a file; a workspace is a folder": (self._folder / (path or "")).is_file(),
+        }
+        for reason in (each for each, applies in reasons.items() if path is not None and applies):
+            problems.add((*loc, "path"), reason)
         if "template" in workspace:
             self._add_digest(workspace, loc, problems)
         return workspace
@@ -336,10 +321,6 @@ def _without_each(workspace: Workspace) -> Workspace:
     }
     fields = {name: value for name, value in workspace.items() if value and name != "hooks"}
     return {**fields, "isolation": fields.get("isolation", "shared"), "hooks": hooks}
-
-
-def _hooks_of(workspace: Workspace) -> list[Workspace]:
-    return list((workspace.get("hooks") or {}).values())
 
 
 def _hook(name: str, raw: HookShape, folder: Path) -> Workspace | None:

@@ -109,11 +109,7 @@ def may_be_chance(new_failures: int, failed_once: int, runs: int) -> bool:
     return p > _CHANCE
 
 
-class NoNewFailures(
-    PastGate,
-    outcomes=True,
-    query=True,
-):
+class NoNewFailures(PastGate, outcomes=True, query=True):
     """No case fails that passed in all of the last `runs` runs that measured it. A flaky case (one
     that differed between iterations or between runs of the same work) never counts. Fewer runs are
     inconclusive, and so are failures that [may be chance](#over-time) and cases or variants without
@@ -195,10 +191,7 @@ class _DriftRow(NamedTuple):
     number: int | None
 
 
-class NoDrift(
-    PastGate,
-    query=True,
-):
+class NoDrift(PastGate, query=True):
     """The [CUSUM](#over-time) of the suite's last 100 runs with the same cases, this one the last,
     has not moved `sigmas` standard deviations in the bad direction, in any variant. Fewer than 8
     earlier runs are inconclusive.
@@ -269,12 +262,7 @@ class NoDrift(
         return GateVerdict(GateOutcome.PASS, f"{text}{below}", details)
 
 
-class Reliable(
-    Gate,
-    example="3",
-    outcomes=True,
-    query=True,
-):
+class Reliable(Gate, example="3", outcomes=True, query=True):
     """The mean over the cases of [pass^k](#over-time), the probability that all of `k` attempts
     pass, is at least `threshold`. Fewer than `k` iterations of a case are inconclusive.
     """

@@ -28,6 +28,7 @@ from evalcore.importers.converted import (
     unique_id,
 )
 from evalcore.importers.files import json_lines, parse_json, read_csv
+from evalcore.model.target import SERVICES
 from evalcore.trust.secrets import SecretOption
 from evalcore.wording import one_line
 
@@ -594,21 +595,6 @@ _NO_CHAT: Final = re.compile(
     r"(?:agents|assistant|chatkit|claude-agent-sdk|claude-code|codex-app-server|codex-sdk"
     r"|embeddings?|image|moderation|realtime|speech|transcription|tts|video)(?::.*)?"
 )
-# Services that answer in OpenAI's protocol, by promptfoo's names: where, and the key's variable.
-_SERVICES: Final = {
-    "cerebras": ("https://api.cerebras.ai/v1", "CEREBRAS_API_KEY"),
-    "cohere": ("https://api.cohere.ai/compatibility/v1", "COHERE_API_KEY"),
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "fireworks": ("https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY"),
-    "google": ("https://generativelanguage.googleapis.com/v1beta/openai", "GOOGLE_API_KEY"),
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "huggingface": ("https://router.huggingface.co/v1", "HF_TOKEN"),
-    "mistral": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "openrouter": ("https://openrouter.ai/api/v1", "OPENROUTER_API_KEY"),
-    "perplexity": ("https://api.perplexity.ai", "PERPLEXITY_API_KEY"),
-    "togetherai": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-    "xai": ("https://api.x.ai/v1", "XAI_API_KEY"),
-}
 _HTTP: Final[Mapping[str, Any]] = {"method": str, "headers": dict, "body": (str, dict, list)}
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
 _OLLAMA: Final = "http://localhost:11434/v1"
@@ -675,7 +661,7 @@ class Providers:
         if python_reference(identity.removeprefix("python:")) is not None:
             return self._python(identity, config, position)
         model = _MODELS.match(identity)
-        is_known = model is not None and (not model["service"] or model["service"] in _SERVICES)
+        is_known = model is not None and (not model["service"] or model["service"] in SERVICES)
         if model is None or not is_known or _NO_CHAT.fullmatch(model["model"]):
             raise NotTakenOverError(
                 "it has no counterpart; a model behind OpenAI's protocol is a target with "
@@ -690,7 +676,7 @@ class Providers:
         if match["ollama"]:
             target["base_url"] = _OLLAMA
         elif match["service"]:
-            target["base_url"], default = _SERVICES[match["service"]]
+            target["base_url"], default = SERVICES[match["service"]]
             variable = variable or default
         for key, value in config.items():
             name = _RENAMED.get(key, key)

@@ -6,15 +6,17 @@ import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from math import fsum
 from statistics import fmean, median
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
 
 import orjson
+from pydantic import Field, Strict
 
 from evalcore.errors import TargetError
 from evalcore.judging.asking import JudgeAnswer, JudgeQuestion, Judges, JudgeSpec
 from evalcore.judging.prompts import ALIASES, SYSTEM, escape_variables, fill, variables_of
 from evalcore.judging.replies import ReplyError, aspects_of, read_object, score_of, text_of
 from evalcore.model.scoring import ROUNDING, reaches
+from evalcore.shapes import Declared
 from evalcore.wording import counted, one_line
 
 MAX_REPAIRS = 2
@@ -228,7 +230,7 @@ _MET: Final = 0.5
 _SHOWN_NAME: Final = 60
 
 
-class Criterion(NamedTuple):
+class Criterion(Declared):
     """One criterion. `levels` (a score and what it means) make it one that is scored.
 
     `required` is the least share of it with which the test can pass, None if it decides nothing.
@@ -238,7 +240,7 @@ class Criterion(NamedTuple):
     outcome: str
     weight: float = 1.0
     required: float | None = None
-    levels: tuple[tuple[float, str], ...] = ()
+    levels: list[Annotated[tuple[float, str], Strict(False)]] = Field(default_factory=list)
 
     @property
     def most(self) -> float:
@@ -377,7 +379,12 @@ def read_answers(
         if not isinstance(name_of_criterion, str):
             raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
         criterion = next(
-            (names[form] for form in _forms(name_of_criterion) for names in both if form in names),
+            (
+                names[form]
+                for form in (name_of_criterion, name_of_criterion.strip(_AROUND))
+                for names in both
+                if form in names
+            ),
             None,
         )
         if criterion is None:
@@ -393,11 +400,6 @@ def read_answers(
         raise ReplyError(f"{fault}; the ids are {ids}")
     reasoning = text_of(value, "overall_reasoning") or text_of(value, "reasoning")
     return RubricReading(checks, reasoning, missing)
-
-
-def _forms(name: str) -> tuple[str, str]:
-    """Return a criterion's name as the judge wrote it, and without spaces and quotes around it."""
-    return name, name.strip(_AROUND)
 
 
 def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:

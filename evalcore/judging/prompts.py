@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from evalcore.wording import json_text
+
 ALIASES: Final[Mapping[str, Collection[str]]] = {
     "input": {"input", "input_text", "question"},
     "expected_output": {"expected_output", "expected_output_text", "reference_answer"},
@@ -196,15 +198,6 @@ def _shown_address(value: Any) -> Any:
     """Return an address; of data in it, what they are."""
     is_data = isinstance(value, str) and value.startswith("data:")
     return value.partition(",")[0] + ",…" if is_data else value
-
-
-def json_text(value: Any) -> str:
-    """Return the value as JSON text, or in Python's words where JSON has none for it."""
-    plain = dict(value) if isinstance(value, Mapping) else value
-    try:
-        return json.dumps(plain, ensure_ascii=False)
-    except (TypeError, ValueError):
-        return repr(value)
 
 
 def _is_messages(value: Any) -> bool:

@@ -356,16 +356,14 @@ def message_array(value: Any, role: str) -> list[Any]:
     """
     if value is None:
         return []
-    if isinstance(value, list | tuple) and all(_is_message(each) for each in value):
+    if isinstance(value, list | tuple) and all(
+        isinstance(each, Mapping) and "role" in each for each in value
+    ):
         return list(value)
     if isinstance(value, str):
         return [{"role": role, "content": value}]
     content = dict(value) if isinstance(value, Mapping) else json_text(value)
     return [{"role": role, "content": content}]
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and "role" in value
 
 
 Aggregation = Literal["mean", "min", "max"]

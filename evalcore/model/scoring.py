@@ -163,15 +163,16 @@ def after_failed_turn(
     if failed is None:
         return tuple(results)
     why = f"{turn_block(failed)} did not pass (on_turn_failure: stop)"
-
-    def failed_with_it(result: AssertionResult) -> AssertionResult:
-        message = why if result.block in answered else f"not asked: {why}"
-        return result._replace(outcome=Outcome.FAILED, score=0.0, message=message)
-
     return tuple(
-        failed_with_it(result) if (turn_number(result.block) or 0) > failed else result
-        for result in results
+        _failed_after(each, failed, why if each.block in answered else f"not asked: {why}")
+        for each in results
     )
+
+
+def _failed_after(result: AssertionResult, turn: int, message: str) -> AssertionResult:
+    if (turn_number(result.block) or 0) <= turn:
+        return result
+    return result._replace(outcome=Outcome.FAILED, score=0.0, message=message)
 
 
 def after_last_turn(
@@ -181,12 +182,7 @@ def after_last_turn(
     message = (
         f"not asked: the conversation ended with {turn_block(last_turn)} (on_turn_failure: stop)"
     )
-    return tuple(
-        result._replace(outcome=Outcome.FAILED, score=0.0, message=message)
-        if (turn_number(result.block) or 0) > last_turn
-        else result
-        for result in results
-    )
+    return tuple(_failed_after(result, last_turn, message) for result in results)
 
 
 def turn_passes(results: Sequence[AssertionResult], threshold: float) -> bool:

@@ -21,7 +21,7 @@ from prefect.input import RunInput
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from evalcore.annotations.labels import check_annotator, latest_by_annotator
-from evalcore.annotations.queue import AnnotationQueue, AnnotationTask, awaiting
+from evalcore.annotations.queue import AnnotationQueue, AnnotationTask
 from evalcore.errors import UsageError
 from evalcore.judging.prompts import conversation_text
 from evalcore.pipeline.acceptance import accept_plan
@@ -85,7 +85,7 @@ def _annotate(parameters: AnnotateParameters) -> State[Any]:
     if not runtime.deployment.id:
         raise UsageError("the flow `annotate` waits for people: start its deployment")
     deadline = annotation_deadline(run.definition, run.manifest())
-    with awaiting(store, run) as queue:
+    with AnnotationQueue(run) as queue:
         by_key = {task.id: task for task in queue.tasks}
         for pause_key in sorted(_suspended_batches()):
             _, *keys = pause_key.split(_BETWEEN)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -126,10 +126,17 @@ class FlowExecution:
         def make_executor(opened: OpenRun, given: ExecuteOptions) -> Executor:
             if self.machines > 1:
                 return MachinesExecutor(opened, given, self.machines, progress)
-            runner = open_runner(choice, run, given, self._processes)
+            closing.pop_all()  # the executor closes it
             return TasksExecutor(opened, given, runner, progress)
 
-        with RunProgress(run.definition.name, plan.items, committed) as progress:
+        with (
+            RunProgress(run.definition.name, plan.items, committed) as progress,
+            ExitStack() as closing,
+        ):
+            if self.machines == 1:
+                # Its processes take seconds to begin, in which nobody holds the run.
+                runner = open_runner(choice, run, options, self._processes)
+                closing.callback(runner.close)
             execute_run(run, options, make_executor)
 
 

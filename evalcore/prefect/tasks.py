@@ -10,15 +10,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import ExitStack, contextmanager, suppress
+from importlib import import_module
 from typing import Any, Final, cast
-from uuid import uuid4
 
 import orjson
 from prefect import Task, task
 from prefect.cache_policies import NO_CACHE
 from prefect.client.schemas.objects import State, TaskRun
-from prefect.context import serialize_context
+from prefect.context import SettingsContext, serialize_context
 from prefect.states import Cancelled, Completed, Failed
+from prefect.task_engine import run_task_sync
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from evalcore.errors import StoreError, UsageError, WorkersFailedError
@@ -115,9 +116,11 @@ class _Threads:
         self._runner: Any = ThreadPoolTaskRunner[Any](max_workers=MOST_THREADS)
         self._runner.__enter__()
 
-    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+    def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
+        """Begin a task run of `execute_shard`."""
         self._key = parameters["call"].key
-        submitted: Future[State[Any]] = self._runner.submit(task, parameters).wrapped_future
+        submitted: Future[State[Any]]
+        submitted = self._runner.submit(execute_shard, parameters).wrapped_future
         return submitted
 
     def close(self) -> None:
@@ -175,6 +178,12 @@ class _Dask(_Threads):
             self.slots = min(sum(threads.values()), self.processes * MOST_THREADS)
             self._stack = stack.pop_all()
 
+    def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
+        self._key = parameters["call"].key
+        submitted: Future[State[Any]]
+        submitted = self._client.submit(run_task, **_task_run(parameters), pure=False)
+        return submitted
+
     def close(self) -> None:
         with suppress(Exception):  # a scheduler or a worker that is gone
             self._client.sync(
@@ -187,7 +196,13 @@ def dask_setup(_worker: object) -> None:
     """Prepare a process of the run's own Dask cluster; Dask calls this by its name."""
     # Terminals signal the whole group.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    prepare_process()
+
+
+def prepare_process() -> None:
+    """Prepare a process of a cluster: import what task runs need while nothing waits for it."""
     hide_process()
+    import_module("evalcore.prefect.flows")  # the flow travels with each task
     rare_collections()
 
 
@@ -237,21 +252,16 @@ class _Ray(_Threads):
             self._stack = stack.pop_all()
         self._loads = [0] * count
 
-    def submit(self, task: Task[..., Any], parameters: dict[str, Any]) -> Future[State[Any]]:
+    def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
         self._key = parameters["call"].key
-        task_run_id = uuid4()
-        inputs: dict[str, set[Any]] = {name: set() for name in parameters}
-        asset = {"task": task, "task_run_id": task_run_id, "task_inputs": inputs}
-        context = serialize_context(asset_ctx_kwargs={**asset, "copy_to_child_ctx": True})
         number = min(range(self.processes), key=self._loads.__getitem__)
         self._loads[number] += 1
 
         def ended(_: object) -> None:
             self._loads[number] -= 1
 
-        run = {"task": task, "task_run_id": task_run_id, "parameters": parameters}
-        execute, actor = self._runner._run_prefect_task, self._actors[number]
-        submitted: Future[State[Any]] = actor.call.remote(execute, **run, context=context).future()
+        call = self._actors[number].call.remote(run_task, **_task_run(parameters))
+        submitted: Future[State[Any]] = call.future()
         submitted.add_done_callback(ended)
         return submitted
 
@@ -270,8 +280,7 @@ class RayProcess:
     """What a process of a Ray cluster does for a run."""
 
     def __init__(self) -> None:
-        hide_process()
-        rare_collections()
+        prepare_process()
 
     def call(self, function: Callable[..., Any], **given: Any) -> Any:
         """Call a function in this process."""
@@ -340,6 +349,32 @@ def execute_shard(
     return ended
 
 
+def _task_run(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Return with what a process of a cluster calls `run_task`, for a task run of this flow run."""
+    context = serialize_context()
+    context["settings_context"] = {}
+    settings = SettingsContext.get()
+    return {
+        "parameters": parameters,
+        "context": context,
+        "settings": settings and settings.model_copy(),
+    }
+
+
+def run_task(
+    parameters: dict[str, Any], context: dict[str, Any], settings: SettingsContext
+) -> State[Any]:
+    """Run the task `execute_shard` in a process of a cluster; return its final state.
+
+    Prefect's own call of a task reads all settings again, which takes longer than a small shard.
+    """
+    with settings:
+        ended = run_task_sync(
+            execute_shard, parameters=parameters, context=context, return_type="state"
+        )
+    return cast("State[Any]", ended)
+
+
 class TasksExecutor:
     """Executes shards as Prefect tasks of a `runner` (`pipeline.executors.Executor`).
 
@@ -385,9 +420,7 @@ class TasksExecutor:
             ended.set_result(Stopped(shard))
             return ended
         call = call._replace(processes=self._runner.processes, rates=RATES)
-        task_run = self._runner.submit(
-            execute_shard, {"call": call, "name": self._name(plan, shard)}
-        )
+        task_run = self._runner.submit({"call": call, "name": self._name(plan, shard)})
         self._submitted += 1
 
         self._pending[ended] = shard

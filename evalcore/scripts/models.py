@@ -11,6 +11,7 @@ from pydantic import field_validator
 
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
+from evalcore.model.target import SERVICES
 from evalcore.scripts.iteration import Iteration, Scope, ToolError, WaitingTool
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
@@ -22,17 +23,8 @@ VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
 _REASONING: Final = ("strip", "keep")
-# Providers that answer at an address of their own in OpenAI's protocol, and their keys.
-_ADDRESSES: Final = {
-    "deepseek": ("https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
-    "google_genai": (
-        "https://generativelanguage.googleapis.com/v1beta/openai",
-        "GOOGLE_API_KEY",
-    ),
-    "groq": ("https://api.groq.com/openai/v1", "GROQ_API_KEY"),
-    "mistralai": ("https://api.mistral.ai/v1", "MISTRAL_API_KEY"),
-    "together": ("https://api.together.xyz/v1", "TOGETHER_API_KEY"),
-}
+# The names that LangChain has for some of them.
+_NAMED: Final = {"google_genai": "google", "mistralai": "mistral", "together": "togetherai"}
 _RENAMED: Final = {
     "openai_api_base": "base_url",
     "anthropic_api_url": "base_url",
@@ -135,7 +127,7 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
         return
     provider = entry.get("provider", "openai")
     if provider not in PROTOCOLS and not _has_address(entry):
-        hint = suggest(provider, (*PROTOCOLS, *_ADDRESSES))
+        hint = suggest(provider, (*PROTOCOLS, *SERVICES, *_NAMED))
         message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
         mistakes.add((*loc, "provider"), message)
         return
@@ -187,8 +179,9 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
             options[name] = _references(value)
         else:
             parameters[name] = value
-    if provider in _ADDRESSES and not options.get("base_url"):
-        options["base_url"], variable = _ADDRESSES[provider]
+    service = _NAMED.get(provider, provider)
+    if service in SERVICES and not options.get("base_url"):
+        options["base_url"], variable = SERVICES[service]
         options.setdefault("api_key", f"${{{{ {variable} }}}}")
     if parameters:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}

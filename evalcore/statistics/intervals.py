@@ -179,18 +179,14 @@ def wilson(passed: int, n: int, alpha: float = 0.05) -> Interval | None:
 
 def wilson_share(share: float, n: float, alpha: float = 0.05) -> Interval:
     """Return Wilson's interval of a share of `n` trials; `n` is above 0 and may be effective."""
-    z = _two_sided_quantile(alpha)
+    # That of 95 % without loading the standard library's statistics.
+    z = _Z_95 if alpha == 0.05 else two_sided_z(alpha)
     scale = 1 + z * z / n
     centre = (share + z * z / (2 * n)) / scale
     half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
     low = 0.0 if share == 0 else max(0.0, centre - half)
     high = 1.0 if share == 1 else min(1.0, centre + half)
     return Interval(low, high, "wilson")
-
-
-def _two_sided_quantile(alpha: float) -> float:
-    """Return z₁₋α/₂; that of 95 % without loading the standard library's statistics."""
-    return _Z_95 if alpha == 0.05 else two_sided_z(alpha)
 
 
 def plain_moments(
@@ -244,8 +240,8 @@ def bounded_interval(moments: Moments, values: Range, alpha: float = 0.05) -> In
     low, high, method = t_interval(moments, alpha)
     if not moments.is_lopsided:
         return Interval(low, high, method)
-    low = min(low, _lower_bound(moments, values.least, alpha / 2))
-    high = max(high, -_lower_bound(_mirrored(moments), -values.most, alpha / 2))
+    low = min(low, _GaffkeBound.of(moments, values.least).quantile(alpha / 2))
+    high = max(high, -_GaffkeBound.of(_mirrored(moments), -values.most).quantile(alpha / 2))
     return Interval(low, high, f"{method}, extended for rare differences")
 
 
@@ -308,10 +304,6 @@ class _GaffkeBound(NamedTuple):
         if not self.width:
             return 1.0
         return incomplete_beta(self.a, self.b, (value - self.low) / self.width)
-
-
-def _lower_bound(moments: Moments, least: float, level: float) -> float:
-    return _GaffkeBound.of(moments, least).quantile(level)
 
 
 def _mirrored(moments: Moments) -> Moments:

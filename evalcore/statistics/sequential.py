@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 
 from evalcore.model.scoring import ROUNDING
@@ -45,7 +46,8 @@ class MeanTest:
         null = self._conditional_boundary()
         if 0 <= null <= 1:
             mean = (0.5 + self._sum) / (self._n + 1)
-            variance = max(0.25 + self._squares - self._n * _square_mean(self), 0.0) / (self._n + 1)
+            squared_sum = self._sum**2 / self._n if self._n else 0.0
+            variance = max(0.25 + self._squares - squared_sum, 0.0) / (self._n + 1)
             edge = mean - null
             stake = edge / (variance + edge * edge) if edge else 0.0
             self._above += _growth(_bounded_stake(stake, null), value - null)
@@ -77,10 +79,6 @@ class MeanTest:
             return self._boundary
         left = self._population - self._n
         return (self._population * self._boundary - self._sum) / left if left > 0 else -1.0
-
-
-def _square_mean(test: MeanTest) -> float:
-    return (test._sum / test._n) ** 2 if test._n else 0.0
 
 
 def _bounded_stake(stake: float, most: float) -> float:
@@ -140,7 +138,7 @@ class RoundMeanTest:
             value - prediction
             for value, prediction in zip(measured, self._predictions(measured), strict=True)
         ]
-        edge = math.fsum(map(_product, self._shares, measured)) - boundary / self._heaviest
+        edge = math.fsum(map(operator.mul, self._shares, measured)) - boundary / self._heaviest
         variance = self._expected_variance()
         self._above += self._growth(self._above, edge, variance, misses)
         self._below += self._growth(self._below, -edge, variance, misses)
@@ -148,7 +146,7 @@ class RoundMeanTest:
             (share * miss) ** 2 for share, miss in zip(self._shares, misses, strict=True)
         )
         self._sums = [total + value for total, value in zip(self._sums, measured, strict=True)]
-        self._total += self._heaviest * math.fsum(map(_product, self._shares, measured))
+        self._total += self._heaviest * math.fsum(map(operator.mul, self._shares, measured))
         self.n += 1
 
     @property
@@ -200,15 +198,7 @@ class RoundMeanTest:
         if variance > 0:
             stake = min(stake, math.sqrt(2 * missing / variance))
         cost = math.fsum(
-            _bernstein(stake * share) * miss * miss
+            -(math.log1p(-stake * share) + stake * share) * miss * miss
             for share, miss in zip(self._shares, misses, strict=True)
         )
         return stake * edge - cost
-
-
-def _product(share: float, value: float) -> float:
-    return share * value
-
-
-def _bernstein(stake: float) -> float:
-    return -math.log1p(-stake) - stake

@@ -23,7 +23,6 @@ from typing import Any, Final, TypedDict, Unpack
 import orjson
 
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_stored_cases
@@ -314,7 +313,7 @@ class EvalSuite:
         problems = Problems(f"suite '{self.name}'" if self.name else "suite", lambda _: None)
 
         def load() -> Suite:
-            return read_suite(raw, self.source, options, problems, Renames(), verbatim=True)
+            return read_suite(raw, self.source, options, problems, verbatim=True)
 
         beyond = partial(_beyond_json, raw, problems.file)
         try:

@@ -229,20 +229,6 @@ def test_all_wrong_rows_are_named_and_nothing_is_stored(suite: Path) -> None:
     assert not (suite.parent / "store" / "annotations").exists()
 
 
-@pytest.mark.parametrize("times", [{}, {"at": "2026-05-18T10:00:00Z"}], ids=["without", "equal"])
-def test_labels_that_contradict_each_other_are_a_mistake_of_both_lines(
-    suite: Path, times: dict[str, str]
-) -> None:
-    command(suite, "run", suite)
-    rows = [label("hello", "human", value, "ann", **times) for value in ("yes", "yes", "no")]
-
-    ended = command(suite, "annotations", "import", "-", stdin=lines(*rows))
-
-    assert ended.code == 2
-    assert "standard input:3: label: 'ann' says 'no' here and 'yes' in line 2" in ended.err
-    assert not (suite.parent / "store" / "annotations").exists()
-
-
 def test_of_labels_with_different_times_the_later_one_counts(suite: Path) -> None:
     command(suite, "run", suite)
     rows = [

@@ -1,7 +1,8 @@
 """A few trials of `benchmarks.faults`, in the night: disturbed runs end as undisturbed ones.
 
 Each part has deterministic tests that always run: kills `test_cli_stop` and `test_faults`; faults,
-pairs and suspended `test_faults`; deadly `test_process_ends`; budgets, rates `test_shared_limits`.
+pairs and suspended `test_faults`; deadly `test_process_ends`; budgets, rates `test_shared_limits`;
+machines `test_prefect_machines`.
 """
 
 from __future__ import annotations
@@ -15,7 +16,17 @@ from tests.support.shell import ROOT, environment
 
 pytestmark = [pytest.mark.extended, pytest.mark.multiprocess, pytest.mark.s3]
 
-PARTS = ("kills", "faults", "pairs", "suspended", "deadly", "budgets", "rates", "prefect")
+PARTS = (
+    "kills",
+    "faults",
+    "pairs",
+    "suspended",
+    "deadly",
+    "budgets",
+    "rates",
+    "prefect",
+    "machines",
+)
 
 
 @pytest.mark.parametrize("part", PARTS)

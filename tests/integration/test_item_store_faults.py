@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.annotations.exchange import LabelImport
+from evalcore.annotations.transfer import LabelImport
 from evalcore.errors import StoreError
 from evalcore.formats.registry import load_suite
 from evalcore.pipeline.execute import execute_run

@@ -16,13 +16,13 @@ from prefect.flow_runs import resume_flow_run
 from prefect.states import Pending
 
 from evalcore.annotations.labels import LabelBook
-from evalcore.annotations.queue import awaiting
+from evalcore.annotations.queue import AnnotationQueue
 from evalcore.formats.registry import load_suite
 from evalcore.model.run import Decision
 from evalcore.pipeline.finish import evaluate
 from evalcore.prefect.annotate import annotate
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import list_runs
+from evalcore.storage.runs import find_run, list_runs
 from evalcore.storage.store import ObjectStore
 from tests.support.prefect_server import PrefectServer
 
@@ -90,7 +90,7 @@ def test_forms_are_answered_batch_by_batch_and_the_last_label_decides(
     newest = next(iter(list_runs(store)))
     assert (newest.decision, newest.settings["reuse"]) == ("pass", run)
     book = LabelBook(store, "polite")
-    with awaiting(store, run) as queue:
+    with AnnotationQueue(find_run(store, run)) as queue:
         assert queue.progress.missing == 0
         assert [len(book.labels_of(task.key)) for task in queue.tasks] == [1, 1, 1]
 
@@ -101,7 +101,7 @@ def test_a_form_waits_until_the_deadline_and_ends_when_no_label_is_missing(
     run = waiting_run(store, "please")
     flow_run = started(run)
     assert executed(flow_run.id).name == "Suspended"
-    with awaiting(store, run) as queue:
+    with AnnotationQueue(find_run(store, run)) as queue:
         (task,) = queue.tasks
         queue.answer(task, "bo", "no", at="2026-05-18T10:00:00Z")
     resume_flow_run(flow_run.id, run_input={"annotator": "ann"})

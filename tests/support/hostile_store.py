@@ -8,9 +8,10 @@ from typing import Any
 
 import orjson
 
-from evalcore.annotations.queue import awaiting
+from evalcore.annotations.queue import AnnotationQueue
 from evalcore.datasets.store import DatasetChange, commit, lines_by_id
 from evalcore.storage.address import open_store
+from evalcore.storage.runs import find_run
 from tests.support.canary import Canary
 from tests.support.pending_captures import write_captures
 from tests.support.viewer import run_suite
@@ -36,7 +37,7 @@ def hostile_store(folder: Path, canary: Canary) -> HostileStore:
         test["fixtures"] = {"output": canary.attempt("output")}
     after = run_suite(folder, document, "--baseline", before)
     store = open_store(str(folder / "store"))
-    with awaiting(store, after) as queue:
+    with AnnotationQueue(find_run(store, after)) as queue:
         for task in queue.tasks[:2]:
             queue.answer(
                 task,

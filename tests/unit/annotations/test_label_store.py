@@ -8,18 +8,15 @@ from pathlib import Path
 import pytest
 
 from evalcore.annotations.labels import (
-    LabelAddress,
     LabelBook,
     LabelRecord,
     add_label,
-    encode_label,
-    labels_of,
+    latest_by_annotator,
     withdraw_label,
 )
 from evalcore.errors import UsageError
 from evalcore.model.annotation import content_key
 from evalcore.storage.address import open_store
-from evalcore.storage.layout import suite_key
 from evalcore.storage.store import ObjectStore
 from tests.support.processes import start_process
 
@@ -35,6 +32,11 @@ def store(tmp_path: Path) -> ObjectStore:
 def label_thrice(address: str, annotator: str, labels: list[str]) -> None:
     for label in labels:
         add_label(open_store(address), "suite", CONTENT, LabelRecord(annotator, label, AT))
+
+
+def labels_of(store: ObjectStore, suite: str, content: str) -> tuple[LabelRecord, ...]:
+    latest = latest_by_annotator(LabelBook(store, suite).labels_of(content))
+    return tuple(record for _, record in sorted(latest.items()) if record.label is not None)
 
 
 def test_processes_that_label_the_same_content_at_once_lose_and_overwrite_nothing(
@@ -67,22 +69,6 @@ def test_a_name_is_one_annotator_however_unicode_spells_its_accent(store: Object
     assert (record.annotator, record.label, record.number) == ("Andr\u00e9", "yes", 2)
     withdraw_label(store, "suite", CONTENT, "Andre\u0301", at=AT)
     assert not labels_of(store, "suite", CONTENT)
-
-
-def test_labels_that_were_stored_under_another_spelling_are_the_annotators(
-    store: ObjectStore,
-) -> None:
-    # As earlier versions stored them.
-    spelled = LabelRecord("Andre\u0301", "no", AT)
-    address = LabelAddress(suite_key("suite"), CONTENT, suite_key(spelled.annotator), 1)
-    store.put_if_absent(address.key, encode_label(spelled))
-
-    add_label(store, "suite", CONTENT, LabelRecord("Andr\u00e9", "yes", AT))
-    (record,) = labels_of(store, "suite", CONTENT)
-    assert (record.label, record.number) == ("yes", 2)
-    withdraw_label(store, "suite", CONTENT, spelled.annotator, at=AT)
-    assert not labels_of(store, "suite", CONTENT)
-    assert not LabelBook(store, "suite").damaged
 
 
 def test_a_change_of_mind_is_a_new_object_and_the_last_one_counts(store: ObjectStore) -> None:

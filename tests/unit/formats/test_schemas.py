@@ -11,7 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from evalcore.formats.documents import read_document
-from evalcore.formats.registry import SCHEMAS, json_schema
+from evalcore.formats.registry import FORMATS, json_schema
 from tests.support.mistake_pages import Mistake, read_mistakes
 from tests.support.suite_mutations import TEST_FILE, WORKFLOW
 
@@ -67,16 +67,16 @@ def structural_mistakes() -> list[Mistake]:
     return found
 
 
-@pytest.mark.parametrize("format_", SCHEMAS)
+@pytest.mark.parametrize("format_", FORMATS)
 def test_a_schema_is_valid_itself(format_: str) -> None:
     Draft202012Validator.check_schema(json_schema(format_))
 
 
 def test_parts_for_aliases_fit_every_schema_but_that_of_script_suites() -> None:
-    fit = {format_: not unknown_keys(format_, "x-part") for format_ in SCHEMAS}
+    fit = {format_: not unknown_keys(format_, "x-part") for format_ in FORMATS}
 
-    assert fit == {format_: format_ != "script-suite" for format_ in SCHEMAS}
-    assert all(unknown_keys(format_, "y-part") for format_ in SCHEMAS if format_ != FREE)
+    assert fit == {format_: format_ != "script-suite" for format_ in FORMATS}
+    assert all(unknown_keys(format_, "y-part") for format_ in FORMATS if format_ != FREE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.parent.name)

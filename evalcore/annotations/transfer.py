@@ -92,20 +92,13 @@ class ImportedLabels(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Placed:
-    """A label, its line, and the content that it is about; `dated`: whether the row has a time."""
+    """A label and the content that it is about; `dated`: whether the row has a time."""
 
     suite: str
     key: str
     form: AnswerForm
     record: LabelRecord
     dated: bool
-    line: int | None
-
-    def contradicts(self, other: _Placed) -> bool:
-        """Whether both are another answer of one annotator, and no times say which came last."""
-        if self.record.label == other.record.label:
-            return False
-        return not (self.dated and other.dated) or self.record.at == other.record.at
 
 
 class LabelImport:
@@ -144,14 +137,11 @@ class LabelImport:
             problems.add((), str(error))
             return
         record = LabelRecord(annotator, label, at, written.get("comment") or None)
-        dated, line = "at" in written, problems.locate(())
-        placed = _Placed(task.suite, task.key, task.form, record, dated, line)
+        placed = _Placed(task.suite, task.key, task.form, record, "at" in written)
         identity = (task.suite, task.key, task.form, str(record.annotator_key))
         earlier = self._placed.get(identity)
-        if earlier is not None and placed.contradicts(earlier):
-            problems.add(("label",), _contradiction(placed, earlier))
         # Of several rows the last one counts, by their times where both have one.
-        elif earlier is None or not (placed.dated and earlier.dated) or at >= earlier.record.at:
+        if earlier is None or not (placed.dated and earlier.dated) or at >= earlier.record.at:
             self._placed[identity] = placed
 
     def store_labels(self) -> ImportedLabels:
@@ -166,9 +156,7 @@ class LabelImport:
                 outdated += last.label != placed.record.label
                 unchanged += last.label == placed.record.label
                 continue
-            record = add_label(
-                self._store, placed.suite, placed.key, placed.record, book, placed.form
-            )
+            record = add_label(self._store, placed.suite, placed.key, placed.record, book)
             if last is not None and record.number == last.number:
                 unchanged += 1
             else:
@@ -234,15 +222,6 @@ def _label(task: AnnotationTask, answer: object) -> Label:
         return task.form.parse(answer)
     except ValueError as error:
         raise ValueError(f"label {quote(str(answer))} {error}") from None
-
-
-def _contradiction(placed: _Placed, earlier: _Placed) -> str:
-    where = "an earlier row" if earlier.line is None else f"line {earlier.line}"
-    label, other = (quote(str(each.record.label)) for each in (placed, earlier))
-    return (
-        f"{quote(placed.record.annotator)} says {label} here and {other} in {where} about the same "
-        "output and question: leave one out, or write different times ('at'): the later one counts"
-    )
 
 
 def _moment(text: str) -> str:

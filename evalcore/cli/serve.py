@@ -60,13 +60,6 @@ database_option = click.option(
     help="Requests per second of each token; 0 for no limit.  [100]",
 )
 @click.option(
-    "--lease",
-    "lease_s",
-    default=15.0,
-    type=NumberRange(1),
-    help="Seconds after which another replica takes the run of one that died.  [15]",
-)
-@click.option(
     "--runs-at-once",
     default=4,
     type=click.IntRange(1, 64),
@@ -107,27 +100,23 @@ def tokens() -> None:
 
 @tokens.command("create")
 @database_option
-@click.option("--project", default="default", help="Whose evals it may see.  [default]")
 @click.option(
     "--scope",
     default="evals",
-    type=click.Choice(["read", "evals", "workflows", "admin", "write"]),
-    help="What it may do; each includes the ones before. 'workflows', whose earlier name is "
-    "'write', is running code.  [evals]",
+    type=click.Choice(["read", "evals", "workflows", "admin"]),
+    help="What it may do; each includes the ones before; 'workflows' is running code.  [evals]",
 )
 @click.option("--days", type=click.IntRange(min=1), help="It expires after so many days.")
 @click.argument("name")
 @json_option
-def create(
-    database: str, project: str, scope: str, days: int | None, name: str, as_json: bool
-) -> None:
+def create(database: str, scope: str, days: int | None, name: str, as_json: bool) -> None:
     """Create the token NAME and print it: it is shown this once."""
     import orjson
 
     from evalcore.service.auth import Scope
 
     lifetime = None if days is None else timedelta(days=days)
-    issued = _with_tokens(database, lambda own: own.issue(project, name, Scope(scope), lifetime))
+    issued = _with_tokens(database, lambda own: own.issue(name, Scope(scope), lifetime))
     if as_json:
         click.echo(orjson.dumps({"id": issued.id, "token": issued.secret}).decode())
     else:
@@ -421,42 +410,34 @@ def mcp(context: click.Context, server: str, database: str | None, store: str | 
 
     Without --database and --store the tools call a running service.
     """
-    from evalcore.service.mcp.mounting import NEEDS_EXTRA
-
     try:
         import mcp as _  # noqa: F401
     except ImportError:
+        from evalcore.service.errors import NEEDS_EXTRA
+
         raise UsageError(NEEDS_EXTRA) from None
     if database is None and store is None:
-        asyncio.run(_serve_remote(server))
+        from evalcore.service.mcp import serve_remote
+
+        asyncio.run(serve_remote(server, os.environ.get("EVALCORE_TOKEN") or None))
         return
     if context.get_parameter_source("server") is ParameterSource.COMMANDLINE:
         raise UsageError("--server excludes --database and --store")
     asyncio.run(_serve_embedded(database, store))
 
 
-async def _serve_remote(server: str) -> None:
-    from evalcore.client.clients import AsyncClient
-    from evalcore.client.tool_calls import RemoteService
-    from evalcore.service.mcp.stdio import serve_stdio
-
-    async with AsyncClient(server, os.environ.get("EVALCORE_TOKEN") or None) as client:
-        await serve_stdio(RemoteService(client).perform)
-
-
 async def _serve_embedded(database: str | None, store: str | None) -> None:
-    from evalcore.service.embedded import embedded_service
-    from evalcore.service.mcp.stdio import serve_stdio
-    from evalcore.service.serve import DEFAULT_DATABASE, ServeOptions
+    from evalcore.service.auth import Caller, Scope
+    from evalcore.service.mcp import serve_stdio
+    from evalcore.service.serve import DEFAULT_DATABASE, ServeOptions, embedded_service
 
     options = ServeOptions(
         store=store,
         database=database or os.environ.get("EVALCORE_DATABASE") or DEFAULT_DATABASE,
         insecure=True,
-        requests_per_second=0,
     )
-    async with embedded_service(options, settings()) as exchange:
-        await serve_stdio(lambda request, _: exchange.send(request))
+    async with embedded_service(options, settings()) as service:
+        await serve_stdio(service, Caller(Scope.ADMIN))
 
 
 @click.command()

@@ -109,17 +109,17 @@ def _sum(amounts: Iterable[Spent]) -> Spent:
 class SharedLimits:
     """Keeps a budget in step with the run's other processes; `start`, then `leave`.
 
-    `base` is what the run had spent, and how long it had worked, before there was an object: where
-    there is one, it has what committed rows say. There will be so many `processes`. `start` raises
-    `StoreError` where the object cannot be read or written. If that lasts later, `failed` is
-    called, once, from a thread.
+    A budget without bounds leaves only the time at work to be shared. `base` is what the run had
+    spent, and how long it had worked, before there was an object: where there is one, it has what
+    committed rows say. There will be so many `processes`. `start` raises `StoreError` where the
+    object cannot be read or written. If that lasts later, `failed` is called, once, from a thread.
     """
 
     def __init__(
         self,
         run: StoredRun,
         *,
-        budget: RunBudget | None,
+        budget: RunBudget,
         base: Callable[[], tuple[Spent, float]],
         failed: Callable[[StoreError], None],
         processes: int = 1,
@@ -135,8 +135,7 @@ class SharedLimits:
         self._is_final, self._pause_s = False, SYNC_S
         self._began, self._elapsed_s = clock(), 0.0
         self._wake, self._ended = threading.Event(), threading.Event()
-        if budget is not None:
-            budget.ask = self._wake.set
+        budget.ask = self._wake.set
         self._thread = threading.Thread(target=self._keep, name="limits", daemon=True)
 
     @property
@@ -165,11 +164,10 @@ class SharedLimits:
         if state.blocks.pop(self._name, None) is None:
             return  # an earlier try was not lost, only the answer
         state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-        if self._budget is not None:
-            position = self._budget.position()
-            earlier = state.blocks.setdefault(EARLIER, Block(is_dead=True))
-            earlier.granted = _sum((earlier.granted, position.settled, position.assumed))
-            earlier.settled = earlier.settled.plus(position.settled)
+        position = self._budget.position()
+        earlier = state.blocks.setdefault(EARLIER, Block(is_dead=True))
+        earlier.granted = _sum((earlier.granted, position.settled, position.assumed))
+        earlier.settled = earlier.settled.plus(position.settled)
 
     def _keep(self) -> None:
         while not self._ended.is_set():
@@ -180,8 +178,7 @@ class SharedLimits:
             try:
                 retried(self.step, _STORE_RETRIES_S, lambda error: isinstance(error, EvalError))
             except EvalError as error:
-                if self._budget is not None:
-                    self._budget.fail()
+                self._budget.fail()
                 reason = "what the run spends cannot be noted, so it stops"
                 self._failed(StoreError(f"{self._key}: {reason}: {error}"))
                 return
@@ -189,10 +186,9 @@ class SharedLimits:
     def step(self) -> None:
         """Bring the object, which is made if there is none, and this process up to date."""
         state = self._change(self._take)
-        if self._budget is not None:
-            own = state.blocks.pop(self._name)
-            spent = _sum(block.spent for block in state.blocks.values())
-            self._budget.allow(own.granted, spent, final=self._is_final)
+        own = state.blocks.pop(self._name)
+        spent = _sum(block.spent for block in state.blocks.values())
+        self._budget.allow(own.granted, spent, final=self._is_final)
 
     def _take(self, state: SharedState) -> None:
         """Note who has died; take or return what this process needs."""
@@ -205,15 +201,15 @@ class SharedLimits:
         own = state.blocks.setdefault(self._name, Block(process=this_process()))
         own.beat, own.is_dead = own.beat + 1, False
         state.elapsed_s = max(state.elapsed_s, self.elapsed_s)
-        if self._budget is not None:
-            self._take_block(self._budget, own, others.values())
+        self._take_block(own, others.values())
         self._pause_s = _WAITING_S if own.waits else interval_s
 
-    def _take_block(self, budget: RunBudget, own: Block, others: Collection[Block]) -> None:
+    def _take_block(self, own: Block, others: Collection[Block]) -> None:
         """Grow or return the block; note whether nothing that others do could add to it.
 
         A block never gets less than what the budget allows its calls at this moment.
         """
+        budget = self._budget
         living = [other for other in others if not other.is_dead]
         # Whether they hold nothing that they could return.
         unsettled = (other.granted.minus(other.spent) for other in living)
@@ -252,8 +248,7 @@ class SharedLimits:
             if self._stored is None:
                 self._elapsed_s = state.elapsed_s
             change(state)
-            options = orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE
-            return orjson.dumps(state, default=list, option=options)
+            return orjson.dumps(state, default=list)
 
         self._stored = swap(self._store, self._key, changed, seen=self._stored or "unread")
         return state

@@ -27,6 +27,8 @@ from evalcore.sql.connection import BoundedConnection, literal_path
 from evalcore.statistics.intervals import estimate_mean, estimate_rate, estimate_total
 from evalcore.storage.runs import StoredRun, partial_reasons, read_head
 
+# What does not fit is spilled: a run of a million cases takes no longer for it.
+MEMORY_LIMIT_MB: Final = 256
 _ENDED: Final = ("completed", "error", "skipped")
 _NO_ITEMS: Final[Mapping[str, Any]] = dict.fromkeys(
     (*_ENDED, "cancelled", "passed", "failed", "blocked", "cases", "passed_cases"), 0
@@ -48,7 +50,7 @@ def write_run_rows(
     Raises `DamagedRunError` if the rows do not add up to what the manifest says.
     """
     with whole_parts(run, manifest) as files:
-        connection = BoundedConnection(manifest.plan.items)
+        connection = BoundedConnection(manifest.plan.items, MEMORY_LIMIT_MB)
         try:
             return _write(connection, run, manifest, list(files.values()), revision, folder)
         finally:

@@ -23,7 +23,7 @@ from evalcore.history.files import (
     read_history,
     store_files,
 )
-from evalcore.history.rows import is_ended, write_run_rows
+from evalcore.history.rows import MEMORY_LIMIT_MB, is_ended, write_run_rows
 from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import (
@@ -41,7 +41,6 @@ from evalcore.trust.machine_faults import temporary_folder
 _REBUILDING: Final = f"{HISTORY_PREFIX}REBUILDING"
 # As many work items are staged together on disk.
 _STAGED_ITEMS: Final = 200_000
-_MEMORY_LIMIT_MB: Final = 256
 # The end of the version of a run that can still be resumed.
 _OPEN: Final = "o"
 
@@ -204,7 +203,7 @@ def _merged(sources: Sequence[Mapping[str, Path]], folder: Path) -> Mapping[str,
     if len(sources) == 1:
         return sources[0]
     files = {table: folder / f"{table}.parquet" for table in TABLES}
-    with open_database(_MEMORY_LIMIT_MB) as database:
+    with open_database(MEMORY_LIMIT_MB) as database:
         for table, target in files.items():
             merge_files(database, [staged[table] for staged in sources], target)
     return files

@@ -398,11 +398,12 @@ class RunSession:
         )
         timed = run.definition.limits.max_duration_s is not None
         if self._mode is not Mode.REPLAY and (limits.budget or timed):
+            from evalcore.execution.budget import RunBudget
             from evalcore.execution.shared import SharedLimits
 
             limits.sync = SharedLimits(
                 run,
-                budget=limits.budget,
+                budget=limits.budget or RunBudget(shared=True),
                 base=self._used,
                 failed=self._fail,
                 processes=options.share.of,

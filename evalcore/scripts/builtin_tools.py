@@ -26,7 +26,6 @@ from evalcore.trust.files import place_inside
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
 _FETCH_PARAMETERS: Final = ("url", "xpath", "headers", "on_no_content", "on_error")
-_ON: Final = ("raise_exception", "return_error", "return_empty")
 _AGENT: Final = "Mozilla/5.0 (compatible; evalcore)"
 _HIDDEN: Final = frozenset({"script", "style", "noscript", "template", "head"})
 _MARKS: Final = {"li": "* ", **{f"h{level}": f"{'#' * level} " for level in range(1, 7)}}

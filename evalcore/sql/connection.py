@@ -105,14 +105,15 @@ def _largest_limit() -> str:
 class BoundedConnection:
     """A cursor of the process's database for queries over so many rows; close it.
 
-    What does not fit into `MEMORY_LIMIT_MB` is spilled. A query that cannot be is tried again with
+    What does not fit into `memory_mb` is spilled. A query that cannot be is tried again with
     most of the machine's memory; until the cursor is closed, that is the whole process's limit.
     """
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, memory_mb: int = MEMORY_LIMIT_MB) -> None:
         use_threads_for(rows)
         self._rows = rows
         self._connection = connect()
+        self._limit(memory_mb)
 
     def execute(self, query: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
         """Execute a query; raise `MemoryLimitError` if the machine has too little memory for it."""
@@ -130,6 +131,9 @@ class BoundedConnection:
     def close(self) -> None:
         """Close the cursor."""
         self._connection.close()
+        self._limit(MEMORY_LIMIT_MB)
+
+    def _limit(self, memory_mb: int) -> None:
         # The limit cannot be lowered below what another query of this process holds.
         with suppress(duckdb.OutOfMemoryException):
-            connect().execute(f"SET memory_limit = '{MEMORY_LIMIT_MB}MB'")
+            connect().execute(f"SET memory_limit = '{memory_mb}MB'")

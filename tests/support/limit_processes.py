@@ -70,7 +70,7 @@ class LimitedProcess:
         base: Spent = NOTHING_SPENT,
         **limits: Any,
     ) -> None:
-        self._budget = RunBudget(**limits, shared=True) if limits else None
+        self._budget = RunBudget(**limits, shared=True)
         self.failures: list[StoreError] = []
         self.has_failed = threading.Event()
         self.sync = SharedLimits(
@@ -89,7 +89,6 @@ class LimitedProcess:
 
     @property
     def budget(self) -> RunBudget:
-        assert self._budget is not None
         return self._budget
 
     def step(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
 
 import duckdb
 import pytest
@@ -22,16 +21,8 @@ def limit_mb() -> float:
     return float(number) * {"MiB": 1, "GiB": 1024}[unit] * 2**20 / 1e6
 
 
-@pytest.fixture
-def little() -> Iterator[None]:
-    connect().execute("SET memory_limit = '16MB'")
-    yield
-    connect().execute("SET memory_limit = '512MB'")
-
-
-@pytest.mark.usefixtures("little")
 def test_a_query_that_does_not_fit_gets_more() -> None:
-    connection = BoundedConnection(1_000_000)
+    connection = BoundedConnection(1_000_000, memory_mb=16)
     with pytest.raises(duckdb.OutOfMemoryException):
         connect().execute(HUNGRY)
 
@@ -41,10 +32,9 @@ def test_a_query_that_does_not_fit_gets_more() -> None:
     assert limit_mb() == pytest.approx(512, abs=1)
 
 
-@pytest.mark.usefixtures("little")
 def test_what_no_machine_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "_largest_limit", lambda: "32MB")
-    connection = BoundedConnection(1_000_000)
+    connection = BoundedConnection(1_000_000, memory_mb=16)
     with pytest.raises(MemoryLimitError, match=r"1,000,000 rows need more memory") as raised:
         connection.execute(HUNGRY)
     assert raised.value.exit_code == 4

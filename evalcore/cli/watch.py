@@ -22,6 +22,7 @@ import orjson
 from evalcore.cli.options import INTERRUPTED
 from evalcore.cli.output import one_line
 from evalcore.errors import EvalError, ExitCode, UsageError
+from evalcore.model.mode import HISTORY
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
             opened.note("open", (suite, None, os.O_RDONLY))
         sys.addaudithook(opened.note)
         del flags["watch"]
-        return int(run_command({**flags, "reuse": True}, observe=notes.add))
+        return int(run_command({**flags, "reuse": HISTORY}, observe=notes.add))
 
     run: Any = cli.get_command(click.Context(cli), "run")
     command = click.Command("run", callback=run_once, params=run.params)

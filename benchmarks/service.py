@@ -85,7 +85,7 @@ def timed(call: Callable[[], Any], times: int) -> list[float]:
 
 
 def list_results(served: Service, workflow: str, times: int) -> float:
-    """Return the p95 of pages of 50 results from all parts of the list, with several filters."""
+    """Return the p95 of pages of 50 results from all context of the list, with several filters."""
     path, random = "/v1/workflows/evals/results", Random(1)
     cursors = [None]
     for _ in range(20):

@@ -161,7 +161,7 @@ def load_workflow_evals(
     section = _checked_file(raw, problems, may_be_empty=may_be_empty)
     settings = SectionReader(section, options, problems)
     graders = judges_of(path.parent, options, problems)
-    graders.use_suites({}, section, problems)
+    graders.use_suites(section, problems)
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
     target_options = executed.options() if workflow else {}

@@ -15,7 +15,7 @@ from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
 from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
-from evalcore.formats.documents import Document, Renames, as_json, read_named
+from evalcore.formats.documents import Document, as_json, read_named, with_snake_keys
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -169,7 +169,6 @@ class CaseReader:
     def __init__(
         self,
         graders: Graders,
-        renames: Renames,
         variables: Variables,
         *,
         primary_output: str | None,
@@ -187,9 +186,9 @@ class CaseReader:
         self.inputs: set[str] = set()
         self._verbatim = verbatim
         self._warnings = CaseWarnings(strict=strict)
-        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings, renames=renames)
+        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings)
         self.ids = UniqueIds("duplicate case id: {}")
-        self._renames, self._variables = renames, variables
+        self._variables = variables
         self._folder = graders.folder
         self._primary_output, self._strict = primary_output, strict
         self._of_suite: tuple[Assertion, ...] = ()
@@ -210,7 +209,7 @@ class CaseReader:
         if marked and not self._verbatim:
             value = interpolate(value, self._variables, loc, problems)
             value = read_named_texts(value, InputOrigin(self._folder, loc, problems))
-        raw: Any = self._renames.read(value, _KEYS, loc)
+        raw: Any = with_snake_keys(value, _KEYS)
         problems.check_shape(raw, SuiteCase, loc)
         if not isinstance(raw, dict):
             return None
@@ -575,12 +574,11 @@ def load_suite_file(document: Document, path: Path, options: LoadOptions) -> Sui
     """Return the suite of a file; raise `LoadError` with every mistake in it."""
     raw = document.value
     source = Source(document.file, str(path.resolve().parent), document.sha256)
-    renames = Renames()
-    problems = Problems(document.file, renames.locate(document.locate))
+    problems = Problems(document.file, document.locate)
     if not isinstance(raw, dict):
         problems.add((), "a suite file is a mapping with 'name', 'flow', 'cases' and 'variants'")
         problems.raise_if_any()
-    return read_suite(raw, source, options, problems, renames)
+    return read_suite(raw, source, options, problems)
 
 
 def read_suite(
@@ -588,7 +586,6 @@ def read_suite(
     source: Source,
     options: LoadOptions,
     problems: Problems,
-    renames: Renames,
     *,
     verbatim: bool = False,
 ) -> Suite:
@@ -598,7 +595,11 @@ def read_suite(
     """
     folder = Path(source.folder)
     variables = variables_for(folder, options)
-    cases, raw = _renamed(raw, renames)
+    raw = with_snake_keys(raw, fields_of(SuiteLevel))
+    cases = raw.pop("cases", None)
+    if isinstance(raw.get("variants"), list):
+        keys = fields_of(SuiteVariant)
+        raw["variants"] = [with_snake_keys(variant, keys) for variant in raw["variants"]]
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
         raw = read_named_texts(raw, InputOrigin(folder, (), problems))
@@ -614,10 +615,9 @@ def read_suite(
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
-    graders.use_suites({}, level.section, problems)
+    graders.use_suites(level.section, problems, level.loc)
     reader = CaseReader(
         graders,
-        renames,
         variables,
         primary_output=flow.primary_output,
         blocks=blocks_of(flow),
@@ -656,19 +656,6 @@ def _with_targets(
 ) -> SuiteDefinition:
     """Return the definition with every target in use: judges that only cases name are read now."""
     return replace(definition, targets={**targets.used, **flow.targets}, judge=graders.default)
-
-
-def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]]:
-    """Return the cases and the rest, both with keys as they are called here."""
-    rest = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
-    cases = rest.pop("cases", None)
-    if isinstance(rest.get("variants"), list):
-        keys = fields_of(SuiteVariant)
-        rest["variants"] = [
-            renames.read(variant, keys, ("variants", index))
-            for index, variant in enumerate(rest["variants"])
-        ]
-    return cases, rest
 
 
 def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[RawTest]:

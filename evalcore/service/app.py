@@ -1,49 +1,101 @@
-"""The application: its parts, its routes, and how every failure looks on the wire."""
+"""The application: its routes, its documentation, and how every failure looks on the wire."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, get_type_hints
 
-from fastapi import FastAPI, Request, Response
+import orjson
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.routing import APIRoute
+from jinja2 import Environment
+from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, Route
+from starlette.types import Receive, Scope, Send
 
-from evalcore.errors import StoreError
+from evalcore.service import evals, export, files, results, runs, workflow_runs, workflows
 from evalcore.service.auth import OpenGuard
-from evalcore.service.context import DamagedPayloadError, Parts
-from evalcore.service.errors import OUTAGES, bounded_detail, wire_mistakes
+from evalcore.service.context import Context
+from evalcore.service.errors import (
+    NEEDS_EXTRA,
+    OUTAGES,
+    REFUSALS,
+    ServiceError,
+    bounded_detail,
+    outage_detail,
+    unstorable,
+    wire_mistakes,
+)
 from evalcore.service.log import RequestLog
-from evalcore.service.mcp.mounting import mount_mcp
-from evalcore.service.openapi_examples import add_examples
-from evalcore.service.routes import eval_runs, evals, files, operations, workflow_runs, workflows
-from evalcore.service.ui import PagesRoute, ProjectPages
+from evalcore.service.metrics import CONTENT_TYPE, exposition
+from evalcore.service.models import ResponseBody
+from evalcore.service.requests import CurrentContext
+from evalcore.service.ui import PREFIX, PagesRoute, create_pages, open_site
 from evalcore.version import VERSION
 
-Handler = Callable[[Request, Exception], Coroutine[Any, Any, Response]]
-_FORM = "multipart/form-data"
-_RETRY_AFTER = {"Retry-After": "5"}
+_FORM: Final = "multipart/form-data"
+_DOCS: Final = Path(__file__).with_name("docs.html.j2")
+
+operations = APIRouter(tags=["operations"], responses={503: REFUSALS[503]})
 # Runs of workflows and of evals stand before `/{workflow_id}` and `/{eval_id}`.
-_ROUTERS = (operations, files, eval_runs, evals, workflow_runs, workflows)
+_ROUTERS: Final = (
+    operations,
+    files.router,
+    runs.router,
+    results.router,
+    evals.router,
+    workflow_runs.router,
+    workflows.router,
+    export.router,
+)
 
 
-def create_application(parts: Parts) -> FastAPI:
+class Health(ResponseBody):
+    """That the process answers."""
+
+    status: Literal["ok"] = "ok"
+
+
+@operations.get("/healthz")
+async def healthz() -> Health:
+    """Whether the process answers."""
+    return Health()
+
+
+@operations.get("/readyz")
+async def readyz(context: CurrentContext) -> Health:
+    """Whether the database and the object store answer, too, and the store is still the same."""
+    async with context.database.reading() as session:
+        await session.execute(text("SELECT 1"))
+    await context.from_store(context.check_store)
+    return Health()
+
+
+@operations.get("/metrics", response_class=PlainTextResponse)
+async def metrics(context: CurrentContext) -> Response:
+    """Counters and times in Prometheus' text format."""
+    return Response(await exposition(context.metrics, context.database), media_type=CONTENT_TYPE)
+
+
+def create_application(context: Context) -> FastAPI:
     """Return the application; its workers start and stop with it."""
+    endpoint, site = _mcp_endpoint(context), open_site(context)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await parts.start()
+        await context.start()
         try:
-            async with mcp_endpoint.running():
+            async with endpoint.running():
                 yield
         finally:
-            pages.close()
-            await parts.stop()
+            site.close()
+            await context.stop()
 
     application = _Application(
         title="evalcore",
@@ -51,51 +103,49 @@ def create_application(parts: Parts) -> FastAPI:
         summary="Saved evals of workflows: create, run, read.",
         lifespan=lifespan,
         redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
         generate_unique_id_function=operation_id,
     )
-    application.state.parts = parts
-    if parts.open_to is not None:
-        application.add_middleware(OpenGuard, allowed_hosts=parts.allowed_hosts)
+    application.state.context, application.state.site = context, site
+    if context.open_to is not None:
+        application.add_middleware(OpenGuard, allowed_hosts=context.allowed_hosts)
     # Added last, so that it notes what the others refuse.
-    application.add_middleware(RequestLog, metrics=parts.metrics)
+    application.add_middleware(RequestLog, metrics=context.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)
     for outage in OUTAGES:
         application.add_exception_handler(outage, _unavailable)
     application.add_exception_handler(DBAPIError, _not_storable)
-    application.add_exception_handler(DamagedPayloadError, _damaged)
-    for routes in _ROUTERS:
-        application.include_router(routes.router)
-    mcp_endpoint = mount_mcp(application, parts)
-    pages = ProjectPages(parts)
-    application.state.pages = pages
-    application.router.routes.append(PagesRoute(pages.application))
+    for router in _ROUTERS:
+        application.include_router(router)
+    application.add_route("/", _first_page, include_in_schema=False)
+    application.add_route("/docs", docs_page, include_in_schema=False)
+    application.router.routes.append(_McpRoute("/mcp", endpoint, include_in_schema=False))
+    application.router.routes.append(PagesRoute(create_pages(context, site)))
     return application
 
 
+async def _first_page(_: Request) -> Response:
+    return RedirectResponse(f"{PREFIX}/")
+
+
 class _Application(FastAPI):
-    """The application, whose OpenAPI document has examples."""
+    """The application, whose OpenAPI document says that forms have no other fields.
+
+    FastAPI makes the shape of a form itself, and leaves it open; routes refuse other fields.
+    """
 
     def openapi(self) -> dict[str, Any]:
         """Return the document; it is made once."""
         if self.openapi_schema is None:
-            self.openapi_schema = add_examples(_with_closed_forms(super().openapi()))
-        return self.openapi_schema
-
-
-def _with_closed_forms(document: dict[str, Any]) -> dict[str, Any]:
-    """Return an OpenAPI document whose forms have no other fields: routes refuse those.
-
-    FastAPI makes the shape of a form itself, and leaves it open.
-    """
-    shapes = document["components"]["schemas"]
-    for methods in document["paths"].values():
-        for operation in methods.values():
-            form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
-            if form is not None:
-                shape = shapes[form["schema"]["$ref"].rpartition("/")[2]]
-                shape["additionalProperties"] = False
-    return document
+            document = super().openapi()
+            for _, _, operation in _operations(document):
+                form = operation.get("requestBody", {}).get("content", {}).get(_FORM)
+                if form is not None:
+                    shape = document["components"]["schemas"][_shape_name(form)]
+                    shape["additionalProperties"] = False
+        return super().openapi()
 
 
 def operation_id(route: APIRoute) -> str:
@@ -104,12 +154,56 @@ def operation_id(route: APIRoute) -> str:
     return f"{tag}_{route.name}"
 
 
+def _operations(document: dict[str, Any]) -> list[tuple[str, str, dict[str, Any]]]:
+    return [
+        (path, method.upper(), operation)
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    ]
+
+
+def _shape_name(content: dict[str, Any]) -> str:
+    return str(content.get("schema", {}).get("$ref", "")).rpartition("/")[2]
+
+
+async def docs_page(request: Request) -> Response:
+    """Show the OpenAPI document as a page that needs nothing from elsewhere."""
+    document = request.app.openapi()
+    shapes = document["components"]["schemas"]
+    tags: dict[str, list[dict[str, Any]]] = {}
+    for path, method, operation in _operations(document):
+        bodies = []
+        for kind, content in operation.get("requestBody", {}).get("content", {}).items():
+            examples = shapes[_shape_name(content)].get("examples", ())
+            example = _json(examples[0]) if examples else None
+            bodies.append((kind, {"name": _shape_name(content), "example": example}))
+        answers = [
+            (status, _shape_name(next(iter(answer.get("content", {}).values()), {})))
+            for status, answer in operation["responses"].items()
+        ]
+        shown = {"path": path, "method": method, "bodies": bodies, "answers": answers}
+        tags.setdefault(operation["tags"][0], []).append({**operation, **shown})
+    texts = {
+        name: {"description": shape.get("description", ""), "text": _json(shape)}
+        for name, shape in sorted(shapes.items())
+    }
+    template = Environment(autoescape=True).from_string(_DOCS.read_text("utf-8"))
+    return HTMLResponse(template.render(info=document["info"], tags=tags, shapes=texts))
+
+
+def _json(value: Any) -> str:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
+
+
+# Refusals
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - it is registered for this class
-    body = getattr(request.scope.get("route"), "body_field", None)
-    shape = None if body is None else body.field_info.annotation
-    mistakes = wire_mistakes(error.errors(), shape)
-    return JSONResponse({"detail": bounded_detail(mistakes)}, 422)
+    route = request.scope["route"]
+    # The parameters of a route are named after the parts of a request.
+    shapes = get_type_hints(route.endpoint)
+    return JSONResponse({"detail": bounded_detail(wire_mistakes(error.errors(), shapes))}, 422)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
@@ -126,8 +220,8 @@ def _methods_at(request: Request) -> set[str]:
     """Return the methods of all routes of a path; the router names those of the first one only."""
     routes = [
         route
-        for routes in _ROUTERS
-        for route in routes.router.routes
+        for router in _ROUTERS
+        for route in router.routes
         if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
     ]
     return {
@@ -136,21 +230,52 @@ def _methods_at(request: Request) -> set[str]:
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:
-    """Refuse what PostgreSQL has no place for (SQLSTATE 22: the character NUL in a text)."""
-    state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
-    if not state.startswith("22"):
-        raise error
-    detail = "a value of the request cannot be stored, such as a text with the character NUL"
-    return JSONResponse(
-        {"detail": [{"loc": ["body"], "msg": detail, "type": "value_not_storable"}]}, 422
-    )
-
-
-async def _damaged(_: Request, error: Exception) -> Response:
-    detail = f"{error}. Restore it from a backup, or write it again"
-    return JSONResponse({"detail": bounded_detail(detail)}, 409)
+    assert isinstance(error, DBAPIError)  # noqa: S101 - it is registered for this class
+    refusal = unstorable(error)
+    return JSONResponse({"detail": refusal.detail}, refusal.status)
 
 
 async def _unavailable(_: Request, error: Exception) -> Response:
-    part = "the object store" if isinstance(error, StoreError) else "the database"
-    return JSONResponse({"detail": f"{part} does not answer; try again"}, 503, _RETRY_AFTER)
+    return JSONResponse({"detail": outage_detail(error)}, 503, {"Retry-After": "5"})
+
+
+# MCP
+
+
+class _Endpoint(Protocol):
+    """An ASGI application that is served in a context."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Serve requests in this context."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+
+
+class _McpRoute(Route):
+    """A route that names itself, for the request log."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child_scope = super().matches(scope)
+        return match, {**child_scope, "route": self}
+
+
+class _WithoutMcp:
+    """The endpoint of a service without the SDK."""
+
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        raise ServiceError(501, NEEDS_EXTRA)
+
+
+def _mcp_endpoint(context: Context) -> _Endpoint:
+    """Return the MCP server; without the SDK it answers 501 and says what to install."""
+    try:
+        from evalcore.service.mcp import McpEndpoint
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
+        return _WithoutMcp()
+    return McpEndpoint(context)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import ipaddress
-import re
 import secrets
 import time
 from collections.abc import Callable, Collection
@@ -19,14 +18,12 @@ from urllib.parse import urlsplit
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 
-from evalcore.service.db import Database, utc
-from evalcore.service.errors import ServiceError, not_found
-from evalcore.service.tables import AuditRow, Kind, ProjectRow, TokenRow, new_id
+from evalcore.service.db import Database
+from evalcore.service.errors import ServiceError
+from evalcore.service.tables import Kind, TokenRow, new_id
 
 if TYPE_CHECKING:
-    from sqlalchemy.ext.asyncio import AsyncSession
     from starlette.types import ASGIApp, Receive, Send
     from starlette.types import Scope as AsgiScope
 
@@ -41,14 +38,12 @@ class Scope(StrEnum):
     """What a token may do; each scope includes the ones before it.
 
     `evals`: create evals, upload files, start and cancel runs, annotate. `workflows`: register and
-    change workflows, which is running code. `write` is that of tokens made before there were these
-    two, and allows what `workflows` allows.
+    change workflows, which is running code.
     """
 
     READ = "read"
     EVALS = "evals"
     WORKFLOWS = "workflows"
-    WRITE = "write"
     ADMIN = "admin"
 
 
@@ -57,9 +52,8 @@ _RANK: Final = {scope: rank for rank, scope in enumerate(Scope)}
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whose request it is: the project that it may see, and what it may do there."""
+    """Whose request it is, and what it may do."""
 
-    project_id: str
     scope: Scope
     token_id: str | None = None
 
@@ -105,9 +99,9 @@ class Tokens:
         self._checking: dict[bytes, asyncio.Task[Caller]] = {}
 
     async def issue(
-        self, project: str, name: str, scope: Scope, lifetime: timedelta | None = None
+        self, name: str, scope: Scope, lifetime: timedelta | None = None
     ) -> IssuedToken:
-        """Return a new token of a project (by name), which is created if it does not exist."""
+        """Return a new token."""
         from argon2 import PasswordHasher
 
         identifier, secret = new_id(Kind.TOKEN), secrets.token_urlsafe(_SECRET_BYTES)
@@ -117,7 +111,6 @@ class Tokens:
         async with self._database.transaction() as session:
             row = TokenRow(
                 id=identifier,
-                project_id=await project_id(session, project, now),
                 created_at=now,
                 name=name,
                 scopes=scope,
@@ -150,10 +143,10 @@ class Tokens:
         except ServiceError:
             self._checked.pop(key, None)
             raise
-        caller = Caller(row.project_id, Scope(row.scopes), row.id)
+        caller = Caller(Scope(row.scopes), row.id)
         if len(self._checked) >= _MOST_REMEMBERED:
             self._checked.clear()
-        expires_at = utc(row.expires_at)
+        expires_at = row.expires_at
         self._checked[key] = _CheckedToken(caller, row.secret_hash, expires_at, fresh_until)
         return caller
 
@@ -162,7 +155,7 @@ class Tokens:
         row, secret = await self._read(text)
         if remembered is None or remembered.secret_hash != row.secret_hash:
             await _verify(row.secret_hash, secret)
-        self._refuse_expired(utc(row.expires_at))
+        self._refuse_expired(row.expires_at)
         return row
 
     async def _read(self, text: str) -> tuple[TokenRow, str]:
@@ -189,7 +182,7 @@ class Tokens:
         async with self._database.transaction() as session:
             row = (await session.scalars(select(TokenRow).where(TokenRow.id == identifier))).first()
             if row is None:
-                raise not_found("token", identifier)
+                raise ServiceError(404, f"token '{identifier[:80]}' does not exist")
             row.revoked_at = row.revoked_at or self._now()
         self._checked.clear()
 
@@ -198,21 +191,6 @@ class Tokens:
         async with self._database.reading() as session:
             rows = await session.scalars(select(TokenRow).order_by(TokenRow.number.desc()))
             return [*rows]
-
-
-async def project_id(session: AsyncSession, name: str, now: datetime) -> str:
-    """Return the id of the project of that name, which is created if it does not exist."""
-    named = select(ProjectRow.id).where(ProjectRow.name == name)
-    identifier: str | None = await session.scalar(named)
-    if identifier is not None:
-        return identifier
-    identifier = new_id(Kind.PROJECT)
-    try:
-        async with session.begin_nested():
-            session.add(ProjectRow(id=identifier, name=name, created_at=now))
-    except IntegrityError:  # another replica has created it at the same time
-        return str((await session.scalars(named)).one())
-    return identifier
 
 
 async def _verify(secret_hash: str, secret: str) -> None:
@@ -317,24 +295,3 @@ def _hostname(host: str) -> str:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
         return ""
-
-
-_ID: Final = re.compile(r"/([a-z]+_[A-Za-z0-9]{22})(?=/|$)")
-
-
-async def note_write(database: Database, caller: Caller, request: Request, status: int) -> None:
-    """Note who asked for what, and the status that the answer has."""
-    path = request.url.path
-    named = _ID.search(path)
-    async with database.transaction() as session:
-        session.add(
-            AuditRow(
-                project_id=caller.project_id,
-                token_id=caller.token_id,
-                at=datetime.now(UTC),
-                method=request.method,
-                path=path[:2000],
-                status=status,
-                resource_id=named[1] if named else None,
-            )
-        )

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -14,377 +13,152 @@ from typing import Any, Final
 import orjson
 
 from evalcore.checks.conditions import EvalAssertion
-from evalcore.errors import EvalError, LoadError, RunConflictError, StoreError
+from evalcore.errors import DamagedRunError, LoadError, ObjectNotFoundError, RunConflictError
 from evalcore.execution.stopper import Stopper
-from evalcore.execution.worker import ShardReceipt
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.saved_evals import TARGET, use_graders
 from evalcore.formats.single_assertions import condition_check
 from evalcore.formats.workflow_file import find_providers, judges_of, named_providers
 from evalcore.gates.builtin import Errors, PassRate
-from evalcore.model.run import State
+from evalcore.model.run import Manifest, State
+from evalcore.model.sighting import Sighting
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, Suite, SuiteDefinition
 from evalcore.model.target import Target
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.executors import Runner, RunnerAwayError, Stage
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
-from evalcore.pipeline.lease import RunHeldError
-from evalcore.pipeline.plan import PlanOptions, plan_run
+from evalcore.pipeline.lease import RunHeldError, read_lease, take_lease
+from evalcore.pipeline.plan import PlanOptions, plan_run, plan_size
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import cancel_run
 from evalcore.planning.codec import decode_evidence
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems
-from evalcore.service.context import INLINE_BYTES
 from evalcore.service.fingerprints import fingerprint
 from evalcore.settings import Settings
 from evalcore.sql.rows import read_item_rows
 from evalcore.storage.layout import blob_key
-from evalcore.storage.runs import StoredRun, open_run
-from evalcore.storage.store import ObjectStore
+from evalcore.storage.runs import StoredRun
 from evalcore.targets.workflow import HANDLE_OUTPUTS, STEPS
+from evalcore.trust.processes import is_alive, this_process
 from evalcore.wording import LINE_LENGTH, shorten
 
-_LOOK_S: Final = 0.1
+LOG: Final = logging.getLogger("evalcore.service")
+_LEASES: Final = 2
+_LOOK_S: Final = 0.5
+_ASK_S: Final = 2.0
+_LARGE_BYTES: Final = 64 * 1024
 
 
-@dataclass(frozen=True)
-class EndSignals:
-    """`is_stopped`: no further item may begin. `is_aborted`: none may go on, either."""
-
-    is_stopped: Callable[[], bool]
-    is_aborted: Callable[[], bool]
-
-    @contextmanager
-    def stopper(self) -> Iterator[Stopper]:
-        """Give what ends an execution when the signals say so."""
-        stopper, ended = Stopper(), threading.Event()
-
-        def watch() -> None:
-            while not ended.wait(_LOOK_S):
-                if self.is_aborted():
-                    stopper.stop()
-                    return
-                if self.is_stopped() and not stopper.draining:
-                    stopper.drain()
-
-        thread = threading.Thread(target=watch, name="evalcore-end-signals")
-        thread.start()
-        try:
-            yield stopper
-        finally:
-            ended.set()
-            thread.join()
+# Whose a run is
 
 
-def execute_until(
-    run: StoredRun, settings: Settings, end_signals: EndSignals
-) -> tuple[ShardReceipt, ...]:
-    """Execute a planned run until the signals end it; return what was committed.
+def is_free(run: StoredRun, sighting: Sighting[str]) -> bool:
+    """Whether no process that lives has a run: none has begun it, or the last one died or left it.
 
-    Raises `StoreError`, after which it is tried again, while another process executes the run.
+    `sighting` shows for how long one of another machine has been silent.
     """
+    lease = read_lease(run)
+    if lease is None:
+        return True
+    alive = is_alive(lease.holder)
+    if lease.released:
+        # Its holder decides it, or has stopped it.
+        if not alive or lease.holder == this_process():
+            return True
+        manifest = manifest_of(run)
+        if manifest is None or manifest.state is not State.RUNNING:
+            return True
+    if alive is None:
+        return sighting.unchanged_s(lease.renewed) > _LEASES * lease.lease_s
+    return not alive
+
+
+def manifest_of(run: StoredRun) -> Manifest | None:
+    """Return the manifest of a run; None if there is no whole one."""
     try:
-        with end_signals.stopper() as stopper:
-            return execute_run(run, ExecuteOptions(settings=settings, stopper=stopper))
-    except RunHeldError as error:
-        raise StoreError(str(error)) from error
+        return run.manifest()
+    except (ObjectNotFoundError, DamagedRunError):
+        return None
 
 
-def soul_providers(definition: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return `{kind, options}` of the entries that souls name.
+def is_planned(run: StoredRun) -> bool:
+    """Whether the whole plan of a run is stored."""
+    manifest = manifest_of(run)
+    return manifest is not None and manifest.is_planned
 
-    A name that is no entry, or an entry with mistakes, is left out: its blocks fail and say so.
+
+def is_complete(run: StoredRun) -> bool:
+    """Whether a run has its final state."""
+    return run.manifest().state is State.COMPLETED
+
+
+# Plan and execute
+
+
+def plan(run: StoredRun, suite: Suite, settings: Settings) -> None:
+    """Plan a run under its id; what a process that died while it planned has left is removed.
+
+    Raises `RunHeldError` if another process plans or executes it.
     """
-    problems = Problems("targets", lambda _: None)
-    names = dict(named_providers(definition, frozenset()))
-    providers, _ = find_providers(names, Path.cwd(), LoadOptions(secrets_required=False), problems)
-    return providers
-
-
-def stored_items(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
-    """Yield the committed shards that are not `done`, each with its rows."""
-    shards = run.written_shards() - done
-    if not shards:
-        return
-    plan = run.manifest().plan
-    for shard in sorted(shards):
-        with run.result_files(plan, [shard]) as files:
-            rows = [row for file in files for row in read_item_rows(file, range(plan.items))]
-        yield shard, rows
-
-
-def details_of(run: StoredRun, row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the details of a row's evidence; {} without any."""
-    text = row["evidence"]
-    if row["evidence_ref"] is not None:
-        text = run.store.get(blob_key(row["evidence_ref"])).data
-    return {} if text is None else decode_evidence(orjson.loads(text)).details
-
-
-def error_of(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return why a row has no output, as the wire says it."""
-    error = row["error"] or {}
-    return {
-        "code": str(error.get("kind") or row["status"]),
-        "message": str(error.get("message") or row["reason"] or row["status"]),
-    }
-
-
-def time_of(microseconds: int | None) -> datetime:
-    """Return a row's time; now where it has none."""
-    if microseconds is None:
-        return datetime.now(UTC)
-    return datetime.fromtimestamp(microseconds / 1e6, UTC)
-
-
-PROCESS_ENDED: Final = (
-    "the process ended three times while it executed this eval, the last time nothing else: does "
-    "the block end the process, or need more memory than it has? A new run tries again"
-)
-
-
-@dataclass(frozen=True, slots=True)
-class FrozenEval:
-    """One eval as a run executes it; `eval_id` is the id of its case."""
-
-    eval_id: str
-    block_id: str
-    handle_inputs: Mapping[str, Any]
-    assertion: EvalAssertion
-
-
-@dataclass(frozen=True, slots=True)
-class ItemResult:
-    """What the engine says of one eval: its handles and assertion result, or an error."""
-
-    eval_id: str
-    started_at: datetime
-    completed_at: datetime
-    handle_outputs: Mapping[str, Any] | None
-    assertion_result: Mapping[str, Any] | None
-    error: Mapping[str, str] | None
-
-
-def plan_evals(
-    run: StoredRun, workflow_id: str, definition: Mapping[str, Any], evals: Sequence[FrozenEval]
-) -> None:
-    """Plan a run of the evals under the id of `run`."""
-    suite = _suite(workflow_id, definition, evals)
     options = PlanOptions(single_items=True, run_id=run.run_id)
-    plan_run(suite, run.store, options, now=datetime.now(UTC))
+    with take_lease(
+        run,
+        plan_size(suite, options, latency_s=None),
+        lease_s=settings.lease_s,
+        first=(),
+        say=LOG.warning,
+        interrupted=lambda: None,
+    ):
+        if is_planned(run):
+            return
+        for info in [*run.store.list(run.keys.folder)]:
+            if info.key != run.keys.lease:
+                run.store.delete(info.key)
+        plan_run(suite, run.store, options, now=datetime.now(UTC))
 
 
-def planned_run(store: ObjectStore, workflow_id: str, run_id: str) -> StoredRun:
-    """Return a planned run; nothing is read, so a store that is away is told by what uses it."""
-    return open_run(store, workflow_id, run_id)
-
-
-def execute_evals(run: StoredRun, settings: Settings, end_signals: EndSignals) -> bool:
+def execute(run: StoredRun, settings: Settings, stopper: Stopper) -> bool:
     """Execute what is left of a planned run and finish it; whether it is complete.
 
-    Stopped, it keeps what is committed and can be executed again.
+    Stopped, it keeps what is committed and can be executed again. Raises `RunHeldError` if another
+    process executes it, `LeaseLostError` if one has taken it over.
     """
-    execute_until(run, settings, end_signals)
-    if end_signals.is_stopped():
+    execute_run(run, ExecuteOptions(settings=settings, stopper=stopper))
+    if stopper.draining:
         cancel_run(run, now=datetime.now(UTC))
         return False
-    with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):
-        return True
-
-
-def committed_results(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[ItemResult]]]:
-    """Yield the shards that are committed and not `done`, each with its results."""
-    for shard, rows in stored_items(run, done):
-        yield shard, [_result(run, row) for row in rows]
-
-
-def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
-    outputs, assertion = None, None
-    if row["status"] == "completed":
-        details = details_of(run, row)
-        outputs = details.get(HANDLE_OUTPUTS)
-        checked = row["assertions"][0] if row["assertions"] else {}
-        check_details = checked.get("details")
-        check_details = (
-            orjson.loads(check_details) if isinstance(check_details, str) else check_details
-        )
-        assertion = _without_large_value((check_details or {}).get("assertion_result"))
-    error = None if row["status"] == "completed" else _error_of(row)
-    return ItemResult(
-        row["case_id"],
-        time_of(row["started_at"]),
-        time_of(row["ended_at"]),
-        outputs,
-        assertion,
-        error,
-    )
-
-
-def _error_of(row: Mapping[str, Any]) -> dict[str, str]:
-    error = error_of(row)
-    if error["code"] == "process":
-        return {"code": "ProcessEndedError", "message": PROCESS_ENDED}
-    return error
-
-
-def _without_large_value(assertion: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return an assertion result whose failure shows the beginning of a large value only.
-
-    The value stands whole in the result's outputs.
-    """
-    failure = None if assertion is None else assertion.get("failure")
-    details = None if failure is None else failure.get("details")
-    if assertion is None or failure is None or not details:
-        return assertion
-    text = orjson.dumps(details.get("partial_value"))
-    if len(text) <= INLINE_BYTES:
-        return assertion
-    excerpt = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
-    details = {**details, "partial_value": excerpt}
-    return {**assertion, "failure": {**failure, "details": details}}
-
-
-def _suite(
-    workflow_id: str,
-    definition: Mapping[str, Any],
-    evals: Sequence[FrozenEval],
-) -> Suite:
-    folder = Path.cwd()
-    problems = Problems("targets", lambda _: None)
-    judges = judges_of(folder, LoadOptions(secrets_required=False), problems)
     try:
-        use_graders([each.assertion.condition for each in evals], judges, problems)
-    except LoadError as error:
-        problems.include(error.problems)
-    options = {
-        "definition": dict(definition),
-        "providers": soul_providers(definition),
-        "of_service": True,
-    }
-    spool = CaseSpool()
-    for each in evals:
-        spool.append(_case(each))
-    return Suite(
-        SuiteDefinition(
-            name=workflow_id,
-            format=Format.WORKFLOW_EVALS,
-            source=Source(f"workflow {workflow_id}", str(folder), fingerprint(definition)),
-            policy=Policy(
-                score_rule=ScoreRule.BLOCKS, gates=(PassRate(threshold=1.0).spec, Errors().spec)
-            ),
-            targets={
-                **judges.used,
-                TARGET: Target(TARGET, "block", options),
-            },
-            default_target=TARGET,
-            judge=judges.default,
-        ),
-        spool,
-    )
-
-
-def _case(frozen: FrozenEval) -> Case:
-    return Case(
-        id=frozen.eval_id,
-        input={"block_id": frozen.block_id, "handle_inputs": dict(frozen.handle_inputs)},
-        assertions=(condition_check(frozen.assertion),),
-    )
-
-
-_CASE = "run"
-
-
-@dataclass(frozen=True, slots=True)
-class WorkflowOutcome:
-    """What a workflow run left: its output and its steps, or an error and the steps until then."""
-
-    output: Any
-    steps: Sequence[Mapping[str, Any]]
-    error: Mapping[str, str] | None
-
-
-def execute_workflow(
-    run: StoredRun, settings: Settings, end_signals: EndSignals
-) -> WorkflowOutcome | None:
-    """Execute a planned run of a workflow; return what it left, None if it was stopped.
-
-    One that was executed before and not read is not executed again.
-    """
-    try:
-        execute_until(run, settings, end_signals)
-        if not run.store.exists(run.keys.result(0)):
-            cancel_run(run, now=datetime.now(UTC))
-            return None
         with finish_run(run, now=datetime.now(UTC), options=DecideOptions()):
+            return True
+    except RunConflictError as error:
+        raise RunHeldError(str(error)) from error
+
+
+def end_run(run: StoredRun, runner: Runner | None) -> None:
+    """Cancel a run that no process executes, and its flow run; an ended one stays.
+
+    Raises `StoreError` and `RunnerAwayError`.
+    """
+    manifest = manifest_of(run)
+    if manifest is None or manifest.state is State.COMPLETED:
+        return
+    if runner is not None and manifest.is_planned:
+        try:
+            runner.cancel(run)
+            if runner.submission(run).stage is not Stage.CANCELLED or is_complete(run):
+                return  # the flow run notes it in the store
+        except RunConflictError:  # it was not submitted
             pass
-    except StoreError:
-        raise
-    except EvalError:
+    if manifest.state is State.RUNNING:
         cancel_run(run, now=datetime.now(UTC))
-        raise
-    for _, rows in stored_items(run, set()):
-        for row in rows:
-            if row["status"] != "completed":
-                return WorkflowOutcome(None, (), error_of(row))
-            details = details_of(run, row)
-            return WorkflowOutcome(
-                details.get("value"), details.get(STEPS) or (), details.get("failure")
-            )
-    return None
 
 
-def plan_workflow(
-    run: StoredRun, workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> None:
-    """Plan a run of a workflow under the id of `run`."""
-    options = PlanOptions(single_items=True, run_id=run.run_id)
-    plan_run(
-        _workflow_suite(workflow_id, definition, inputs),
-        run.store,
-        options,
-        now=datetime.now(UTC),
-    )
-
-
-def runs_suite(workflow_id: str) -> str:
-    """Return the name under which the runs of a workflow stand in the store."""
-    return f"{workflow_id}-runs"
-
-
-def _workflow_suite(
-    workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]
-) -> Suite:
-    spool = CaseSpool()
-    spool.append(Case(id=_CASE, input=dict(inputs)))
-    options = {
-        "definition": dict(definition),
-        "providers": soul_providers(definition),
-        "record_steps": True,
-        "of_service": True,
-    }
-    return Suite(
-        SuiteDefinition(
-            name=runs_suite(workflow_id),
-            format=Format.WORKFLOW_EVALS,
-            source=Source(f"workflow {workflow_id}", str(Path.cwd()), fingerprint(definition)),
-            policy=Policy(score_rule=ScoreRule.BLOCKS, gates=()),
-            targets={"workflow": Target("workflow", "workflow", options)},
-            default_target="workflow",
-        ),
-        spool,
-    )
-
-
-_LOOK_AT_SUBMITTED_S: Final = 0.5
-_ASK_S: Final = 2.0
-
-
-def attend_submitted(
+def attend(
     run: StoredRun,
     settings: Settings,
-    end_signals: EndSignals,
+    stopper: Stopper,
     runner: Runner,
     began: Callable[[], None],
 ) -> str | None:
@@ -399,14 +173,7 @@ def attend_submitted(
         runner.submit(run)
     except RunnerAwayError as error:
         return str(error)
-    return _Watch(run, settings, runner, began).until_ended(end_signals.is_stopped)
-
-
-def cancel_submitted(run: StoredRun, runner: Runner) -> None:
-    """Cancel a submitted run; the flow run notes it in the store if a worker has begun it."""
-    runner.cancel(run)
-    if runner.submission(run).stage is Stage.CANCELLED and not is_complete(run):
-        cancel_run(run, now=datetime.now(UTC))
+    return _Watch(run, settings, runner, began).until_ended(lambda: stopper.draining)
 
 
 class _Watch:
@@ -431,7 +198,7 @@ class _Watch:
                 if reason is not None:
                     # The flow run may have completed the run since it was looked at.
                     return None if is_complete(self._run) else reason
-            time.sleep(_LOOK_AT_SUBMITTED_S)
+            time.sleep(_LOOK_S)
         return None
 
     def _ask(self) -> str | None:
@@ -468,6 +235,207 @@ class _Watch:
         return message if now - self._away_at >= self._settings.stall_s else None
 
 
-def is_complete(run: StoredRun) -> bool:
-    """Whether a run has its final state."""
-    return run.manifest().state is State.COMPLETED
+# Suites
+
+
+@dataclass(frozen=True, slots=True)
+class FrozenEval:
+    """One eval as a run executes it; `eval_id` is the id of its case."""
+
+    eval_id: str
+    block_id: str
+    handle_inputs: Mapping[str, Any]
+    assertion: EvalAssertion
+
+
+def eval_suite(
+    workflow_id: str, definition: Mapping[str, Any], evals: Sequence[FrozenEval]
+) -> Suite:
+    """Return the suite of a run of saved evals: a case for each."""
+    problems = Problems("targets", lambda _: None)
+    judges = judges_of(Path.cwd(), LoadOptions(secrets_required=False), problems)
+    try:
+        use_graders([each.assertion.condition for each in evals], judges, problems)
+    except LoadError as error:
+        problems.include(error.problems)
+    cases = [
+        Case(
+            id=each.eval_id,
+            input={"block_id": each.block_id, "handle_inputs": dict(each.handle_inputs)},
+            assertions=(condition_check(each.assertion),),
+        )
+        for each in evals
+    ]
+    definition_of = _suite_definition(workflow_id, workflow_id, definition, TARGET, "block")
+    policy = Policy(
+        score_rule=ScoreRule.BLOCKS, gates=(PassRate(threshold=1.0).spec, Errors().spec)
+    )
+    targets = {**judges.used, **definition_of.targets}
+    return _suite(
+        replace(definition_of, policy=policy, targets=targets, judge=judges.default), cases
+    )
+
+
+def workflow_suite(
+    workflow_id: str, definition: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> Suite:
+    """Return the suite of a run of a workflow: one case, whose steps are recorded."""
+    return _suite(
+        _suite_definition(
+            runs_suite(workflow_id),
+            workflow_id,
+            definition,
+            "workflow",
+            "workflow",
+            record_steps=True,
+        ),
+        [Case(id="run", input=dict(inputs))],
+    )
+
+
+def runs_suite(workflow_id: str) -> str:
+    """Return the name under which the runs of a workflow stand in the store."""
+    return f"{workflow_id}-runs"
+
+
+def _suite_definition(
+    name: str,
+    workflow_id: str,
+    definition: Mapping[str, Any],
+    target: str,
+    kind: str,
+    **options: Any,
+) -> SuiteDefinition:
+    options |= {
+        "definition": dict(definition),
+        "providers": _soul_providers(definition),
+        "of_service": True,
+    }
+    return SuiteDefinition(
+        name=name,
+        format=Format.WORKFLOW_EVALS,
+        source=Source(f"workflow {workflow_id}", str(Path.cwd()), fingerprint(definition)),
+        policy=Policy(score_rule=ScoreRule.BLOCKS, gates=()),
+        targets={target: Target(target, kind, options)},
+        default_target=target,
+    )
+
+
+def _suite(definition: SuiteDefinition, cases: Sequence[Case]) -> Suite:
+    spool = CaseSpool()
+    for each in cases:
+        spool.append(each)
+    return Suite(definition, spool)
+
+
+def _soul_providers(definition: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return `{kind, options}` of the entries that souls name.
+
+    A name that is no entry, or an entry with mistakes, is left out: its blocks fail and say so.
+    """
+    problems = Problems("targets", lambda _: None)
+    names = dict(named_providers(definition, frozenset()))
+    providers, _ = find_providers(names, Path.cwd(), LoadOptions(secrets_required=False), problems)
+    return providers
+
+
+# Results
+
+
+@dataclass(frozen=True, slots=True)
+class ItemResult:
+    """What the engine says of one eval: its handles and assertion result, or an error."""
+
+    eval_id: str
+    started_at: datetime
+    completed_at: datetime
+    handle_outputs: Mapping[str, Any] | None
+    assertion_result: Mapping[str, Any] | None
+    error: Mapping[str, str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class WorkflowOutcome:
+    """What a workflow run left: its output and its steps, or an error and the steps until then."""
+
+    output: Any
+    steps: Sequence[Mapping[str, Any]]
+    error: Mapping[str, str] | None
+
+
+def committed_results(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[ItemResult]]]:
+    """Yield the shards that are committed and not `done`, each with its results."""
+    for shard, rows in _stored_items(run, done):
+        yield shard, [_result(run, row) for row in rows]
+
+
+def workflow_outcome(run: StoredRun) -> WorkflowOutcome:
+    """Return what a complete run of a workflow left."""
+    (row,) = (row for _, rows in _stored_items(run, set()) for row in rows)
+    if row["status"] != "completed":
+        return WorkflowOutcome(None, (), _error_of(row))
+    details = _details_of(run, row)
+    return WorkflowOutcome(details.get("value"), details.get(STEPS) or (), details.get("failure"))
+
+
+def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
+    times = _time_of(row["started_at"]), _time_of(row["ended_at"])
+    if row["status"] != "completed":
+        return ItemResult(row["case_id"], *times, None, None, _error_of(row))
+    checked = row["assertions"][0] if row["assertions"] else {}
+    details = checked.get("details")
+    details = (orjson.loads(details) if isinstance(details, str) else details) or {}
+    outputs = _details_of(run, row).get(HANDLE_OUTPUTS)
+    result = _without_large_value(details.get("assertion_result"))
+    return ItemResult(row["case_id"], *times, outputs, result, None)
+
+
+def _without_large_value(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return an assertion result whose failure shows the beginning of a large value only.
+
+    The value stands whole in the result's outputs.
+    """
+    failure = (result or {}).get("failure") or {}
+    details = failure.get("details") or {}
+    text = orjson.dumps(details.get("partial_value"))
+    if result is None or len(text) <= _LARGE_BYTES:
+        return result
+    excerpt = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
+    details = {**details, "partial_value": excerpt}
+    return {**result, "failure": {**failure, "details": details}}
+
+
+def _stored_items(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[dict[str, Any]]]]:
+    """Yield the committed shards that are not `done`, each with its rows."""
+    shards = run.written_shards() - done
+    if not shards:
+        return
+    plan = run.manifest().plan
+    for shard in sorted(shards):
+        with run.result_files(plan, [shard]) as files:
+            rows = [row for file in files for row in read_item_rows(file, range(plan.items))]
+        yield shard, rows
+
+
+def _details_of(run: StoredRun, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the details of a row's evidence; {} without any."""
+    text = row["evidence"]
+    if row["evidence_ref"] is not None:
+        text = run.store.get(blob_key(row["evidence_ref"])).data
+    return {} if text is None else decode_evidence(orjson.loads(text)).details
+
+
+def _error_of(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return why a row has no output, as the wire says it."""
+    error = row["error"] or {}
+    return {
+        "code": str(error.get("kind") or row["status"]),
+        "message": str(error.get("message") or row["reason"] or row["status"]),
+    }
+
+
+def _time_of(microseconds: int | None) -> datetime:
+    """Return a row's time; now where it has none."""
+    if microseconds is None:
+        return datetime.now(UTC)
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from fastapi import HTTPException
+from sqlalchemy.exc import DBAPIError
 
 from evalcore.errors import StoreError
 from evalcore.service.db import DatabaseOutageError
 from evalcore.service.models import ErrorBody, MistakesBody
 from evalcore.shapes import fields_of, inner_shapes, member_of
-from evalcore.wording import did_you_mean, known_names, shorten, suggest
+from evalcore.wording import did_you_mean, shorten, suggest
 
 # What is raised while the database or the object store does not answer.
 OUTAGES: Final = (StoreError, DatabaseOutageError, ConnectionError, TimeoutError)
 
+NEEDS_EXTRA: Final = "the MCP server needs the extra 'mcp': pip install 'evalcore-pipeline[mcp]'"
 MOST_MISTAKES: Final = 100
 _DETAIL_LENGTH: Final = 1000
 
@@ -28,16 +30,6 @@ class ServiceError(HTTPException):
     def status(self) -> int:
         """The HTTP status."""
         return self.status_code
-
-
-def not_found(kind: str, identifier: str) -> ServiceError:
-    """Return the refusal of an id that the caller's project does not have."""
-    return ServiceError(404, f"{kind} '{identifier[:80]}' does not exist")
-
-
-def lacking(kind: str, identifier: str, part: str, part_id: str) -> ServiceError:
-    """Return the refusal of a part that a resource of the caller's project does not have."""
-    return ServiceError(404, f"{kind} '{identifier[:80]}' has no {part} '{part_id[:80]}'")
 
 
 def mistake(loc: Sequence[str | int], message: str, kind: str = "value_error") -> ServiceError:
@@ -59,23 +51,21 @@ def bounded_detail(detail: Any) -> Any:
     return detail
 
 
-def refuse_nul(value: Any, loc: Sequence[str | int]) -> None:
-    """Raise `ServiceError` 422 for the character NUL in a text: PostgreSQL stores none."""
-    for at, text in _texts(value, loc):
-        if "\0" in text:
-            raise mistake(at, "the character NUL (U+0000) is not allowed")
+def outage_detail(error: Exception) -> str:
+    """Return what a request is told while the database or the object store does not answer."""
+    part = "the object store" if isinstance(error, StoreError) else "the database"
+    return f"{part} does not answer; try again"
 
 
-def _texts(value: Any, loc: Sequence[str | int]) -> Iterator[tuple[Sequence[str | int], str]]:
-    if isinstance(value, str):
-        yield loc, value
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield loc, key
-            yield from _texts(member, [*loc, key])
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _texts(member, [*loc, index])
+def unstorable(error: DBAPIError) -> ServiceError:
+    """Return the refusal of what PostgreSQL has no place for; raise any other error.
+
+    Those are of the class 22 of SQLSTATE: the character NUL in a text.
+    """
+    if not str(getattr(error.orig, "sqlstate", None) or "").startswith("22"):
+        raise error
+    message = "a value of the request cannot be stored, such as a text with the character NUL"
+    return mistake(["body"], message, "value_not_storable")
 
 
 # Names of earlier interfaces, and the fields of today.
@@ -87,34 +77,21 @@ _LEGACY: Final[Mapping[str, str]] = {
 }
 
 
-def wire_mistakes(errors: Iterable[Mapping[str, Any]], shape: Any) -> list[dict[str, Any]]:
+def wire_mistakes(
+    errors: Iterable[Mapping[str, Any]], shapes: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """Return mistakes as pydantic reports them for the wire.
 
-    The first part of a place names a part of the request; the rest leads into `shape`.
+    The first part of a place names a part of the request; the rest leads into its shape.
     """
     return [
         {
             "loc": [*map(_loc_part, error["loc"])],
-            "msg": error["msg"] + _hint(error, shape),
+            "msg": error["msg"] + _hint(error, shapes.get(str(error["loc"][0]))),
             "type": error["type"],
         }
         for error in errors
     ]
-
-
-def unknown_parameter(name: str, parameters: Collection[str]) -> dict[str, Any]:
-    """Return the mistake of a query parameter that a route does not have."""
-    hint = did_you_mean(_LEGACY.get(name, name), sorted(parameters)) + f" {known_names(parameters)}"
-    return {
-        "loc": ["query", _loc_part(name)],
-        "msg": f"Extra inputs are not permitted.{hint}",
-        "type": "extra_forbidden",
-    }
-
-
-def repeated_parameter(name: str) -> dict[str, Any]:
-    """Return the mistake of a query parameter that has several values and takes one."""
-    return {"loc": ["query", name], "msg": "stands more than once", "type": "repeated"}
 
 
 def _loc_part(part: Any) -> str | int:
@@ -169,7 +146,7 @@ REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
     400: {"model": ErrorBody, "description": "The request cannot be carried out as it is"},
     401: {"model": ErrorBody, "description": "No valid bearer token"},
     403: {"model": ErrorBody, "description": "The token's scope does not allow this"},
-    404: {"model": ErrorBody, "description": "There is no such resource in this project"},
+    404: {"model": ErrorBody, "description": "There is no such resource"},
     409: {"model": ErrorBody, "description": "The resource's state does not allow this"},
     413: {"model": ErrorBody, "description": "The body is too large"},
     422: {"model": MistakesBody, "description": "Mistakes, each with its place"},

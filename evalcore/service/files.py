@@ -1,92 +1,104 @@
-"""Files that inputs refer to: bytes in the object store, a row that describes them."""
+"""`/v1/files`, which inputs refer to: bytes in the object store, a row that describes them."""
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import UTC, datetime
-from typing import Final
+from typing import Annotated, Final
+from urllib.parse import quote
 
+from fastapi import File, Request, Response, UploadFile
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import ObjectNotFoundError
-from evalcore.service.auth import Caller
-from evalcore.service.context import DamagedPayloadError, Parts
-from evalcore.service.errors import mistake, not_found
+from evalcore.service.errors import ServiceError, mistake
 from evalcore.service.models import StoredFile
+from evalcore.service.requests import CurrentContext, find_row
+from evalcore.service.requests import router as routes_of
 from evalcore.service.tables import FileRow, Kind, new_id
 
-_PREFIX: Final = "service/files"
 _MIME_TYPE: Final = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,99}")
-UNKNOWN_TYPE: Final = "application/octet-stream"
+
+router = routes_of("/v1/files", "files")
 
 
-async def store_file(
-    parts: Parts, caller: Caller, filename: str, mime_type: str | None, data: bytes
+@router.post("", status_code=201)
+async def upload(
+    file: Annotated[UploadFile, File(description="The file, as multipart/form-data.")],
+    request: Request,
+    context: CurrentContext,
 ) -> StoredFile:
-    """Store a file. Its name is only shown: objects are named by their content."""
-    named = _shown_name(filename)
-    typed = mime_type if mime_type and _MIME_TYPE.fullmatch(mime_type) else UNKNOWN_TYPE
+    """Store a file; inputs refer to it by its id."""
+    names = [name for name, _ in (await request.form()).multi_items()]
+    if names != ["file"]:
+        extra = next((name for name in names if name != "file"), "file")
+        raise mistake(["body", extra], "expected one file, in the field 'file', and nothing else")
+    data = await file.read(context.max_body_bytes + 1)
+    if len(data) > context.max_body_bytes:
+        raise ServiceError(413, f"the file is larger than {context.max_body_bytes} bytes")
+    filename, mime_type = _shown_name(file.filename or ""), file.content_type
+    is_type = mime_type is not None and _MIME_TYPE.fullmatch(mime_type)
     digest = hashlib.sha256(data).hexdigest()
-    key = f"{_PREFIX}/{caller.project_id}/{digest}"
-    await parts.objects.put(key, data)
+    # Its name is only shown: objects are named by their content.
+    key = f"service/files/{digest}"
+    await context.from_store(context.check_store)
+    await context.from_store(context.store.put, key, data)
     row = FileRow(
         id=new_id(Kind.FILE),
-        project_id=caller.project_id,
         created_at=datetime.now(UTC),
-        filename=named,
-        mime_type=typed,
+        filename=filename,
+        mime_type=mime_type if is_type else "application/octet-stream",
         size=len(data),
         sha256=digest,
         object_key=key,
     )
-    async with parts.database.transaction() as session:
+    async with context.database.transaction() as session:
         session.add(row)
-    return file_wire(row)
+    return _wire(row)
 
 
-async def get_file(parts: Parts, caller: Caller, file_id: str) -> StoredFile:
-    """Return what is known of a file. Raises `ServiceError` 404."""
-    async with parts.database.reading() as session:
-        return file_wire(await find_file(session, caller, file_id))
+@router.get("/{file_id}")
+async def get(file_id: str, context: CurrentContext) -> StoredFile:
+    """Return what is known of a file."""
+    async with context.database.reading() as session:
+        return _wire(await find_row(session, FileRow, file_id, "file"))
 
 
-async def file_content(parts: Parts, caller: Caller, file_id: str) -> tuple[StoredFile, bytes]:
-    """Return a file and its bytes. Raises `ServiceError` 404, and `DamagedPayloadError`."""
-    async with parts.database.reading() as session:
-        row = await find_file(session, caller, file_id)
+@router.get("/{file_id}/content", response_class=Response)
+async def content(file_id: str, context: CurrentContext) -> Response:
+    """Return a file's bytes, as a download."""
+    async with context.database.reading() as session:
+        row = await find_row(session, FileRow, file_id, "file")
     try:
-        data = await parts.objects.get(row.object_key)
+        data = (await context.from_store(context.store.get, row.object_key)).data
     except ObjectNotFoundError:
-        await parts.objects.check()
-        raise DamagedPayloadError(f"the content of '{file_id}' is missing from the store") from None
+        await context.from_store(context.check_store)
+        data = b""
     if hashlib.sha256(data).hexdigest() != row.sha256:
-        raise DamagedPayloadError(f"the content of '{file_id}' is not what was uploaded")
-    return file_wire(row), data
+        raise ServiceError(
+            409,
+            f"the content of '{file_id}' is missing from the store, or is not what was uploaded: "
+            "restore it from a backup, or upload it again",
+        )
+    headers = {
+        "Content-Disposition": f"attachment; filename*=UTF-8''{quote(row.filename)}",
+        "X-Content-Type-Options": "nosniff",
+    }
+    return Response(data, media_type=row.mime_type, headers=headers)
 
 
-async def find_file(session: AsyncSession, caller: Caller, file_id: str) -> FileRow:
-    """Return a file of the caller's project. Raises `ServiceError` 404."""
-    rows = await find_files(session, caller, [file_id])
-    if file_id not in rows:
-        raise not_found("file", file_id)
-    return rows[file_id]
-
-
-async def find_files(
-    session: AsyncSession, caller: Caller, file_ids: Sequence[str]
-) -> dict[str, FileRow]:
-    """Return the files of the caller's project among these ids."""
-    rows = await session.scalars(
-        select(FileRow).where(FileRow.id.in_(file_ids), FileRow.project_id == caller.project_id)
-    )
+async def find_files(session: AsyncSession, file_ids: Collection[str]) -> dict[str, FileRow]:
+    """Return the files among these ids."""
+    if not file_ids:
+        return {}
+    rows = await session.scalars(select(FileRow).where(FileRow.id.in_(file_ids)))
     return {row.id: row for row in rows}
 
 
-def file_wire(row: FileRow) -> StoredFile:
-    """Return a file as the wire shows it."""
+def _wire(row: FileRow) -> StoredFile:
     return StoredFile(
         id=row.id,
         filename=row.filename,

@@ -69,7 +69,7 @@ class RequestLog:
                 "route": route,
                 "status": status,
                 "ms": round(seconds * 1000, 1),
-                "project": None if caller is None else caller.project_id,
+                "token": None if caller is None else caller.token_id,
                 "request_id": request_id,
             }
             LOG.log(level, "request.ended", extra={_FIELDS: fields})

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -13,6 +14,11 @@ from evalcore.formats.saved_evals import FileEval
 
 Item = TypeVar("Item")
 Identifier = Annotated[str, Field(min_length=1, max_length=200)]
+
+
+def _shown(example: Mapping[str, Any]) -> ConfigDict:
+    """Return what gives a shape an example in the documents of the API."""
+    return ConfigDict(json_schema_extra={"examples": [dict(example)]})
 
 
 class RequestBody(BaseModel):
@@ -53,17 +59,6 @@ class Lifecycle(ResponseBody):
 
     status: LifecycleStatus
     error: ExecutionError | None = Field(default=None, exclude_if=lambda error: error is None)
-
-
-class StorageDamage(ResponseBody):
-    """The fields of a record that are null because the store has lost or damaged their objects."""
-
-    fields: list[str]
-    message: str
-
-
-# Only stands in a record that is damaged.
-OptionalDamage = Annotated[StorageDamage | None, Field(exclude_if=lambda damage: damage is None)]
 
 
 class Timing(ResponseBody):
@@ -109,6 +104,7 @@ class MistakesBody(ResponseBody):
     detail: list[Mistake]
 
 
+TriggerType = Literal["api", "mcp", "schedule"]
 Verdict = Literal["passed", "failed", "blocked"]
 HandleInputs = Annotated[dict[Identifier, Handle], Field(max_length=200)]
 
@@ -153,8 +149,27 @@ class AssertionBody(RequestBody):
     id: Identifier | None = None
 
 
+_ASSERTION: Final = {
+    "target": {"output_handle_id": "output-json-0", "path": "total"},
+    "condition": {"kind": "equals", "expected": 42},
+}
+
+
 class CreateEval(RequestBody):
     """`POST /v1/workflows/evals`."""
+
+    model_config = _shown(
+        {
+            "workflow_id": "wf_abc123xyz",
+            "name": "invoice total",
+            "target": {"type": "block", "block_id": "extract"},
+            "source": {
+                "type": "manual",
+                "handle_inputs": {"input-json-0": {"type": "json", "data": {"amount": 21}}},
+            },
+            "assertion": _ASSERTION,
+        }
+    )
 
     workflow_id: Identifier
     target: EvalTarget
@@ -165,6 +180,8 @@ class CreateEval(RequestBody):
 
 class UpdateEval(RequestBody):
     """`PATCH /v1/workflows/evals/{eval_id}`: omitted fields stay as they are."""
+
+    model_config = _shown({"assertion": _ASSERTION})
 
     target: EvalTarget | None = None
     source: EvalSource | None = None
@@ -212,7 +229,7 @@ class WorkflowEval(ResponseBody):
     id: str
     workflow_id: str
     target: EvalTarget
-    source: EvalSource | None
+    source: EvalSource
     name: str | None
     assertion: EvalAssertion
     schema_drift: Literal["none", "partial", "drifted", "unknown"]
@@ -222,7 +239,6 @@ class WorkflowEval(ResponseBody):
     latest_run_summary: RunSummary | None
     latest_passing_run_summary: RunSummary | None
     latest_failing_run_summary: RunSummary | None
-    damage: OptionalDamage = None
 
 
 class FailureDetails(ResponseBody):
@@ -277,6 +293,10 @@ Scope = Annotated[WorkflowScope | BlockScope | SingleScope, Field(discriminator=
 class CreateEvalRun(RequestBody):
     """`POST /v1/workflows/evals/runs`; without a scope every saved eval of the workflow."""
 
+    model_config = _shown(
+        {"workflow_id": "wf_abc123xyz", "scope": {"type": "block", "block_id": "extract"}}
+    )
+
     workflow_id: Identifier
     scope: Scope | None = None
 
@@ -284,7 +304,7 @@ class CreateEvalRun(RequestBody):
 class Trigger(ResponseBody):
     """What started a run."""
 
-    type: Literal["api", "mcp", "schedule"]
+    type: TriggerType
 
 
 class LifecycleCounts(ResponseBody):
@@ -349,12 +369,11 @@ class WorkflowEvalResult(ResponseBody):
     block_type: str | None
     lifecycle: Lifecycle
     timing: Timing
-    handle_inputs: dict[str, Handle] | None
+    handle_inputs: dict[str, Handle]
     handle_outputs: dict[str, Handle] | None
     assertion_result: AssertionResultBody | None
     verdict: Verdict | None
     verdict_summary: VerdictSummary | None
-    damage: OptionalDamage = None
 
 
 DefinitionMapping = Annotated[
@@ -376,8 +395,19 @@ DefinitionMapping = Annotated[
 Definition = DefinitionMapping | Annotated[str, Field(min_length=1)]
 
 
+_CODE: Final = "def main(data):\n    return {'total': data['invoice']['amount'] * 2}\n"
+_DEFINITION: Final = {
+    "blocks": {
+        "extract": {"type": "code", "code": _CODE, "inputs": {"invoice": "workflow.invoice"}}
+    },
+    "workflow": {"entry": "extract", "transitions": [{"from": "extract", "to": None}]},
+}
+
+
 class CreateWorkflow(RequestBody):
     """`POST /v1/workflows`: a workflow file as a mapping, or its YAML text."""
+
+    model_config = _shown({"name": "invoices", "definition": _DEFINITION})
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     definition: Definition
@@ -385,6 +415,8 @@ class CreateWorkflow(RequestBody):
 
 class UpdateDraft(RequestBody):
     """`PUT /v1/workflows/{id}/draft`."""
+
+    model_config = _shown({"definition": _DEFINITION})
 
     definition: Definition
 
@@ -413,8 +445,7 @@ class RegisteredWorkflow(ResponseBody):
     id: str
     name: str
     version_id: str
-    blocks: list[WorkflowBlock] | None
-    damage: OptionalDamage = None
+    blocks: list[WorkflowBlock]
 
 
 class ExportedWorkflow(ResponseBody):
@@ -428,6 +459,8 @@ class ExportedWorkflow(ResponseBody):
 class StartWorkflowRun(RequestBody):
     """`POST /v1/workflows/{id}/runs`."""
 
+    model_config = _shown({"inputs": {"invoice": {"amount": 21}}})
+
     inputs: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -439,9 +472,8 @@ class WorkflowRun(ResponseBody):
     workflow_version_id: str
     lifecycle: Lifecycle
     timing: Timing
-    inputs: dict[str, Any] | None
+    inputs: dict[str, Any]
     output: Any = None
-    damage: OptionalDamage = None
 
 
 class WorkflowStep(ResponseBody):
@@ -454,7 +486,6 @@ class WorkflowStep(ResponseBody):
     timing: Timing
     handle_inputs: dict[str, Handle] | None
     handle_outputs: dict[str, Handle] | None
-    damage: OptionalDamage = None
 
 
 class StoredFile(ResponseBody):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import uvicorn
@@ -12,8 +14,8 @@ import uvicorn
 from evalcore.errors import UsageError
 from evalcore.pipeline.executors import find_configured_runner
 from evalcore.service.app import create_application
-from evalcore.service.auth import RateLimiter, Tokens, is_loopback
-from evalcore.service.context import LEASE_S, RUNS_AT_ONCE, Parts, open_caller
+from evalcore.service.auth import Caller, RateLimiter, Scope, Tokens, is_loopback
+from evalcore.service.context import Context
 from evalcore.service.db import Database, open_database, upgrade
 from evalcore.service.log import set_up_logging
 from evalcore.service.worker import EvalWorker, WorkflowWorker
@@ -33,8 +35,7 @@ class ServeOptions:
     database: str = DEFAULT_DATABASE
     insecure: bool = False
     requests_per_second: float = 100.0
-    runs_at_once: int = RUNS_AT_ONCE
-    lease_s: float = LEASE_S
+    runs_at_once: int = 4
     allowed_hosts: tuple[str, ...] = ()
 
 
@@ -53,8 +54,7 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
     listening = _listening(options.host, options.port)
     database = open_database(options.database)
     await upgrade(database)
-    parts = await service_parts(options, settings, database)
-    application = create_application(parts)
+    application = create_application(open_context(options, settings, database))
     config = uvicorn.Config(
         application,
         host=options.host,
@@ -82,21 +82,32 @@ def _listening(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def service_parts(options: ServeOptions, settings: Settings, database: Database) -> Parts:
-    """Return the parts of a service whose database is migrated."""
-    parts = Parts(
+def open_context(options: ServeOptions, settings: Settings, database: Database) -> Context:
+    """Return what a service has whose database is migrated."""
+    context = Context(
         database=database,
         store=open_store(options.store or settings.store),
         tokens=Tokens(database),
         rates=RateLimiter(options.requests_per_second),
-        open_to=await open_caller(database) if options.insecure else None,
+        open_to=Caller(Scope.ADMIN) if options.insecure else None,
         allowed_hosts=options.allowed_hosts,
-        lease_s=options.lease_s,
     )
-    runner = find_configured_runner()
-    at_once = range(options.runs_at_once)
-    parts.workers = [
-        *(EvalWorker(parts, settings, runner) for _ in at_once),
-        *(WorkflowWorker(parts, settings) for _ in at_once),
+    runner, at_once = find_configured_runner(), options.runs_at_once
+    context.workers = [
+        EvalWorker(context, settings, at_once, runner),
+        WorkflowWorker(context, settings, at_once),
     ]
-    return parts
+    return context
+
+
+@asynccontextmanager
+async def embedded_service(options: ServeOptions, settings: Settings) -> AsyncIterator[Context]:
+    """Run the workers of a service in this process, without a port."""
+    database = open_database(options.database)
+    await upgrade(database)
+    context = open_context(options, settings, database)
+    await context.start()
+    try:
+        yield context
+    finally:
+        await context.stop()

@@ -1,15 +1,14 @@
 """The tables of the service.
 
-Every row but a project's belongs to one project, and every query names it. Lists go by `number`,
-which grows in the order of creation; `id` is what the wire shows. JSON that may be large is a
-payload: inline up to 64 KiB, else the key of an object in the store (`payload_*_ref`).
+Lists go by `number`, which grows in the order of creation; `id` is what the wire shows. Values that
+may be large are read where they are asked for (`undefer_group("values")`).
 """
 
 from __future__ import annotations
 
 import secrets
 import string
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final
 
@@ -17,22 +16,25 @@ from sqlalchemy import (
     JSON,
     BigInteger,
     DateTime,
-    ForeignKey,
     Index,
     Integer,
     MetaData,
     String,
     Text,
+    TypeDecorator,
     UniqueConstraint,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from evalcore.service.models import ExecutionError, Lifecycle, LifecycleStatus, Timing
+from evalcore.storage.layout import new_run_id
 
 # SQLite numbers rows by itself only where the key is a plain INTEGER.
 _NUMBER: Final = BigInteger().with_variant(Integer, "sqlite")
 # Not JSONB, which keeps no order of keys.
 _JSON: Final = JSON(none_as_null=True)
-_TIME: Final = DateTime(timezone=True)
 _ID: Final = String(64)
+_LARGE: Final[Any] = {"deferred": True, "deferred_group": "values"}
 
 NAMES: Final = {
     "ix": "ix_%(table_name)s_%(column_0_N_name)s",
@@ -43,32 +45,78 @@ NAMES: Final = {
 }
 
 
+class _UtcTime(TypeDecorator[datetime]):
+    """A time in UTC; SQLite stores no time zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_result_value(self, value: datetime | None, dialect: Any) -> datetime | None:  # noqa: ARG002
+        """Return a stored time with its time zone."""
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+_TIME: Final = _UtcTime()
+
+
 class Table(DeclarativeBase):
     """The base of all tables."""
 
     metadata = MetaData(naming_convention=NAMES)
 
 
-class ProjectRow(Table):
-    """A project: what a token may see."""
-
-    __tablename__ = "projects"
-
-    id: Mapped[str] = mapped_column(_ID, primary_key=True)
-    name: Mapped[str] = mapped_column(String(200), unique=True)
-    created_at: Mapped[datetime] = mapped_column(_TIME)
-
-
-class _Owned:
-    """What belongs to a project and is listed."""
+class _Listed:
+    """What has an id and a place in lists."""
 
     number: Mapped[int] = mapped_column(_NUMBER, primary_key=True, autoincrement=True)
     id: Mapped[str] = mapped_column(_ID, unique=True)
-    project_id: Mapped[str] = mapped_column(_ID, ForeignKey("projects.id"))
     created_at: Mapped[datetime] = mapped_column(_TIME)
 
 
-class TokenRow(_Owned, Table):
+class _Timed(_Listed):
+    """What has a status, and begins and ends."""
+
+    status: Mapped[str] = mapped_column(String(20))
+    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
+    started_at: Mapped[datetime | None] = mapped_column(_TIME)
+    completed_at: Mapped[datetime | None] = mapped_column(_TIME)
+
+    @property
+    def lifecycle(self) -> Lifecycle:
+        """The status as the wire shows it, with the error that a failed row has."""
+        error = ExecutionError.model_validate(self.error) if self.error else None
+        return Lifecycle(status=LifecycleStatus(self.status), error=error)
+
+    @property
+    def timing(self) -> Timing:
+        """The times, and how long it ran."""
+        duration_ms = None
+        if self.started_at is not None and self.completed_at is not None:
+            lasted = self.completed_at - self.started_at
+            duration_ms = max(0, round(lasted.total_seconds() * 1000))
+        return Timing(
+            created_at=self.created_at,
+            started_at=self.started_at,
+            completed_at=self.completed_at,
+            duration_ms=duration_ms,
+        )
+
+
+class _Executed(_Timed):
+    """What workers execute as a run of the engine in the store (`engine_run`).
+
+    `unfinished` until its status is final and its run in the store has ended, too.
+    """
+
+    engine_run: Mapped[str] = mapped_column(String(100))
+    unfinished: Mapped[bool] = mapped_column(default=True, index=True)
+    workflow_id: Mapped[str] = mapped_column(_ID)
+    version_id: Mapped[str] = mapped_column(_ID)
+
+
+class TokenRow(_Listed, Table):
     """A bearer token: its secret is stored as an argon2 hash only."""
 
     __tablename__ = "tokens"
@@ -80,11 +128,10 @@ class TokenRow(_Owned, Table):
     revoked_at: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class WorkflowRow(_Owned, Table):
+class WorkflowRow(_Listed, Table):
     """A registered workflow; `draft_id` is the version that is edited."""
 
     __tablename__ = "workflows"
-    __table_args__ = (Index(None, "project_id", "number"),)
 
     name: Mapped[str] = mapped_column(String(200))
     draft_id: Mapped[str] = mapped_column(_ID)
@@ -92,7 +139,7 @@ class WorkflowRow(_Owned, Table):
     deleted_at: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class WorkflowVersionRow(_Owned, Table):
+class WorkflowVersionRow(_Listed, Table):
     """One definition of a workflow: a draft, or published as `v1`, `v2`, …"""
 
     __tablename__ = "workflow_versions"
@@ -101,38 +148,18 @@ class WorkflowVersionRow(_Owned, Table):
     workflow_id: Mapped[str] = mapped_column(_ID)
     version_id: Mapped[str] = mapped_column(_ID)
     definition: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    definition_ref: Mapped[str | None] = mapped_column(Text)
 
 
-class WorkflowRunRow(_Owned, Table):
-    """One execution of a workflow; `planning_run` is the run in the store, planned or not.
-
-    `attempts` counts the times that a worker has begun it.
-    """
+class WorkflowRunRow(_Executed, Table):
+    """One execution of a workflow."""
 
     __tablename__ = "workflow_runs"
-    __table_args__ = (
-        Index(None, "project_id", "workflow_id", "number"),
-        Index(None, "status", "lease_until"),
-    )
 
-    workflow_id: Mapped[str] = mapped_column(_ID)
-    version_id: Mapped[str] = mapped_column(_ID)
     inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    inputs_ref: Mapped[str | None] = mapped_column(Text)
     output: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    output_ref: Mapped[str | None] = mapped_column(Text)
-    status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    started_at: Mapped[datetime | None] = mapped_column(_TIME)
-    completed_at: Mapped[datetime | None] = mapped_column(_TIME)
-    planning_run: Mapped[str | None] = mapped_column(String(100))
-    attempts: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    worker: Mapped[str | None] = mapped_column(_ID)
-    lease_until: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class WorkflowStepRow(_Owned, Table):
+class WorkflowStepRow(_Timed, Table):
     """One time that a block ran in a workflow run."""
 
     __tablename__ = "workflow_steps"
@@ -142,17 +169,11 @@ class WorkflowStepRow(_Owned, Table):
     block_id: Mapped[str] = mapped_column(String(500))
     block_type: Mapped[str | None] = mapped_column(String(100))
     round: Mapped[int | None] = mapped_column(Integer)
-    status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
     inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    inputs_ref: Mapped[str | None] = mapped_column(Text)
     outputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    outputs_ref: Mapped[str | None] = mapped_column(Text)
-    started_at: Mapped[datetime | None] = mapped_column(_TIME)
-    completed_at: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class FileRow(_Owned, Table):
+class FileRow(_Listed, Table):
     """A file; its bytes are the object `object_key` of the store."""
 
     __tablename__ = "files"
@@ -164,7 +185,7 @@ class FileRow(_Owned, Table):
     object_key: Mapped[str] = mapped_column(Text)
 
 
-class EvalRow(_Owned, Table):
+class EvalRow(_Listed, Table):
     """A saved eval; `revision_id` is what it says now.
 
     The three results are its latest ones, kept here so that a list of evals needs no search.
@@ -172,7 +193,7 @@ class EvalRow(_Owned, Table):
 
     __tablename__ = "evals"
     __table_args__ = (
-        Index(None, "project_id", "workflow_id", "number"),
+        Index(None, "workflow_id", "number"),
         Index(None, "workflow_id", "block_id", "number"),
     )
 
@@ -186,7 +207,7 @@ class EvalRow(_Owned, Table):
     deleted_at: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class EvalRevisionRow(_Owned, Table):
+class EvalRevisionRow(_Listed, Table):
     """What an eval said at one time: never changed, so that results can name it."""
 
     __tablename__ = "eval_revisions"
@@ -194,57 +215,34 @@ class EvalRevisionRow(_Owned, Table):
     eval_id: Mapped[str] = mapped_column(_ID, index=True)
     block_id: Mapped[str] = mapped_column(String(500))
     source: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    source_ref: Mapped[str | None] = mapped_column(Text)
-    handle_inputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    handle_inputs_ref: Mapped[str | None] = mapped_column(Text)
+    handle_inputs: Mapped[Any] = mapped_column(_JSON, nullable=True, **_LARGE)
     assertion: Mapped[Any] = mapped_column(_JSON, nullable=True)
     schema_fingerprint: Mapped[str | None] = mapped_column(String(64))
     inputs_fingerprint: Mapped[str] = mapped_column(String(64))
     assertion_fingerprint: Mapped[str] = mapped_column(String(64))
 
 
-class EvalRunRow(_Owned, Table):
-    """A batch of evals; `engine_run` is its run in the store.
-
-    `planning_run` is the same id before the plan is whole. `attempts` counts the times that a
-    worker has begun it since its last result; `cancel_requested` says that it has ended and its
-    run in the store (and its flow run) has not.
-    """
+class EvalRunRow(_Executed, Table):
+    """A batch of evals."""
 
     __tablename__ = "eval_runs"
     __table_args__ = (
-        Index(None, "project_id", "number"),
-        Index(None, "project_id", "workflow_id", "number"),
-        Index(None, "status", "lease_until"),
-        Index(None, "project_id", "eval_id", "number"),
-        Index(None, "project_id", "block_id", "number"),
-        Index(None, "project_id", "status", "number"),
-        Index(None, "project_id", "trigger", "number"),
-        Index(None, "cancel_requested"),
-        UniqueConstraint("project_id", "idempotency_key"),
+        Index(None, "workflow_id", "number"),
+        Index(None, "eval_id", "number"),
+        Index(None, "block_id", "number"),
+        Index(None, "status", "number"),
+        Index(None, "trigger", "number"),
     )
 
-    workflow_id: Mapped[str] = mapped_column(_ID)
-    version_id: Mapped[str] = mapped_column(_ID)
     trigger: Mapped[str] = mapped_column(String(20))
     block_id: Mapped[str | None] = mapped_column(String(500))
     eval_id: Mapped[str | None] = mapped_column(_ID)
     total_evals: Mapped[int] = mapped_column(Integer)
-    status: Mapped[str] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    started_at: Mapped[datetime | None] = mapped_column(_TIME)
-    completed_at: Mapped[datetime | None] = mapped_column(_TIME)
-    idempotency_key: Mapped[str | None] = mapped_column(String(255))
+    idempotency_key: Mapped[str | None] = mapped_column(String(255), unique=True)
     request_sha256: Mapped[str | None] = mapped_column(String(64))
-    cancel_requested: Mapped[bool] = mapped_column(default=False)
-    engine_run: Mapped[str | None] = mapped_column(String(100))
-    planning_run: Mapped[str | None] = mapped_column(String(100))
-    attempts: Mapped[int] = mapped_column(Integer, default=0, server_default="0")
-    worker: Mapped[str | None] = mapped_column(_ID)
-    lease_until: Mapped[datetime | None] = mapped_column(_TIME)
 
 
-class EvalResultRow(_Owned, Table):
+class EvalResultRow(_Timed, Table):
     """One eval's execution in a run: never changed once its status is final."""
 
     __tablename__ = "eval_results"
@@ -252,12 +250,11 @@ class EvalResultRow(_Owned, Table):
         UniqueConstraint("run_id", "eval_id"),
         Index(None, "run_id", "number"),
         Index(None, "run_id", "status", "verdict"),
-        Index(None, "project_id", "number"),
-        Index(None, "project_id", "workflow_id", "number"),
-        Index(None, "project_id", "eval_id", "number"),
-        Index(None, "project_id", "block_id", "number"),
-        Index(None, "project_id", "status", "number"),
-        Index(None, "project_id", "trigger", "number"),
+        Index(None, "workflow_id", "number"),
+        Index(None, "eval_id", "number"),
+        Index(None, "block_id", "number"),
+        Index(None, "status", "number"),
+        Index(None, "trigger", "number"),
     )
 
     run_id: Mapped[str] = mapped_column(_ID)
@@ -267,32 +264,10 @@ class EvalResultRow(_Owned, Table):
     block_id: Mapped[str] = mapped_column(String(500))
     block_type: Mapped[str | None] = mapped_column(String(100))
     trigger: Mapped[str] = mapped_column(String(20))
-    status: Mapped[str] = mapped_column(String(20))
     verdict: Mapped[str | None] = mapped_column(String(20))
-    error: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    handle_outputs: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    handle_outputs_ref: Mapped[str | None] = mapped_column(Text)
-    assertion_result: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    assertion_result_ref: Mapped[str | None] = mapped_column(Text)
+    handle_outputs: Mapped[Any] = mapped_column(_JSON, nullable=True, **_LARGE)
+    assertion_result: Mapped[Any] = mapped_column(_JSON, nullable=True, **_LARGE)
     fingerprints: Mapped[Any] = mapped_column(_JSON, nullable=True)
-    started_at: Mapped[datetime | None] = mapped_column(_TIME)
-    completed_at: Mapped[datetime | None] = mapped_column(_TIME)
-
-
-class AuditRow(Table):
-    """One write: who did what to which resource, and how it ended."""
-
-    __tablename__ = "audit_log"
-    __table_args__ = (Index(None, "project_id", "number"),)
-
-    number: Mapped[int] = mapped_column(_NUMBER, primary_key=True, autoincrement=True)
-    project_id: Mapped[str | None] = mapped_column(_ID)
-    token_id: Mapped[str | None] = mapped_column(_ID)
-    at: Mapped[datetime] = mapped_column(_TIME)
-    method: Mapped[str] = mapped_column(String(10))
-    path: Mapped[str] = mapped_column(Text)
-    status: Mapped[int] = mapped_column(Integer)
-    resource_id: Mapped[str | None] = mapped_column(_ID)
 
 
 _ALPHABET: Final = string.ascii_letters + string.digits
@@ -303,7 +278,6 @@ _IDS: Final = len(_ALPHABET) ** _LENGTH
 class Kind(StrEnum):
     """The prefix of each resource's ids."""
 
-    PROJECT = "proj"
     TOKEN = "tok"
     WORKFLOW = "wf"
     DRAFT = "draft"
@@ -315,7 +289,6 @@ class Kind(StrEnum):
     ASSERTION = "assert"
     EVAL_RUN = "wfevalrun"
     RESULT = "wfresult"
-    WORKER = "worker"
 
 
 def new_id(kind: Kind) -> str:
@@ -325,3 +298,8 @@ def new_id(kind: Kind) -> str:
         number, digit = divmod(number, len(_ALPHABET))
         characters.append(_ALPHABET[digit])
     return f"{kind}_" + "".join(characters)
+
+
+def new_engine_run(now: datetime) -> str:
+    """Return the id of a run of the engine, which does not exist yet."""
+    return new_run_id(now, secrets.token_bytes(3))

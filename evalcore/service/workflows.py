@@ -1,31 +1,38 @@
-"""Registered workflows: their drafts and published versions."""
+"""Registered workflows: their drafts, published versions, and blocks with handles."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cache
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final
 
-from sqlalchemy import Select, and_, bindparam, select
+from fastapi import Query
+from pydantic import BaseModel, ConfigDict
+from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.workflow_file import read_registered_workflow
-from evalcore.service.auth import Caller
-from evalcore.service.context import DamagedPayloadError, Parts, ReadValue, StoredValue, damage_of
-from evalcore.service.db import lock_owned, read_owned, select_rows
-from evalcore.service.errors import ServiceError, lacking, not_found, refuse_nul
+from evalcore.service.errors import ServiceError
 from evalcore.service.models import (
     BlockHandle,
     CreateWorkflow,
     Definition,
     Page,
     RegisteredWorkflow,
+    UpdateDraft,
     WorkflowBlock,
 )
-from evalcore.service.requests import PageRequest, read_page, read_values
+from evalcore.service.requests import (
+    CurrentContext,
+    PageQuery,
+    WorkflowsRoute,
+    find_row,
+    read_page,
+)
+from evalcore.service.requests import (
+    router as routes_of,
+)
 from evalcore.service.tables import Kind, WorkflowRow, WorkflowVersionRow, new_id
 from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
 from evalcore.workflow.values import is_schema
@@ -38,6 +45,171 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("array", "list"), "array"),
     **dict.fromkeys(("object", "dict", "mapping", "map"), "object"),
 }
+
+router = routes_of("/v1/workflows", "workflows", WorkflowsRoute)
+
+
+class VersionQuery(BaseModel):
+    """Which version of a workflow: its draft without a name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    version_id: str | None = None
+
+
+@router.post("", status_code=201)
+async def register(body: CreateWorkflow, context: CurrentContext) -> RegisteredWorkflow:
+    """Register a workflow: a workflow file as a mapping, or its YAML text."""
+    definition = checked_definition(body.definition)
+    now, identifier, draft = datetime.now(UTC), new_id(Kind.WORKFLOW), new_id(Kind.DRAFT)
+    row = WorkflowRow(id=identifier, created_at=now, name=body.name, draft_id=draft, published=0)
+    async with context.database.transaction() as session:
+        session.add(row)
+        session.add(_version(identifier, draft, definition, now))
+    return _wire(row, draft, definition)
+
+
+@router.get("")
+async def list_all(
+    query: Annotated[PageQuery, Query()], context: CurrentContext
+) -> Page[RegisteredWorkflow]:
+    """List workflows at their drafts, the newest first."""
+    async with context.database.reading() as session:
+        page = await read_page(
+            session, WorkflowRow, query, where=[WorkflowRow.deleted_at.is_(None)]
+        )
+        drafts = await read_drafts(session, [row.id for row in page.rows])
+    data = [_wire(row, row.draft_id, drafts[row.id].definition) for row in page.rows]
+    return Page(data=data, list_metadata=page.metadata)
+
+
+@router.get("/{workflow_id}")
+async def get(
+    workflow_id: str, query: Annotated[VersionQuery, Query()], context: CurrentContext
+) -> RegisteredWorkflow:
+    """Return a workflow at its draft, or at the version `version_id`."""
+    async with context.database.reading() as session:
+        row = await find_workflow(session, workflow_id)
+        version = await find_version(session, workflow_id, query.version_id or row.draft_id)
+    return _wire(row, version.version_id, version.definition)
+
+
+@router.put("/{workflow_id}/draft")
+async def update_draft(
+    workflow_id: str, body: UpdateDraft, context: CurrentContext
+) -> RegisteredWorkflow:
+    """Replace the draft."""
+    definition = checked_definition(body.definition)
+    now, draft = datetime.now(UTC), new_id(Kind.DRAFT)
+    async with context.database.transaction() as session:
+        row = await find_workflow(session, workflow_id, locked=True)
+        row.draft_id = draft
+        session.add(_version(workflow_id, draft, definition, now))
+        return _wire(row, draft, definition)
+
+
+@router.post("/{workflow_id}/publish")
+async def publish(workflow_id: str, context: CurrentContext) -> RegisteredWorkflow:
+    """Publish the draft as the next version, `v1`, `v2`, …; it can be edited on."""
+    async with context.database.transaction() as session:
+        row = await find_workflow(session, workflow_id, locked=True)
+        draft = await find_version(session, workflow_id, row.draft_id)
+        row.published += 1
+        name = f"v{row.published}"
+        session.add(_version(workflow_id, name, draft.definition, datetime.now(UTC)))
+    return _wire(row, name, draft.definition)
+
+
+@router.delete("/{workflow_id}", status_code=204)
+async def delete(workflow_id: str, context: CurrentContext) -> None:
+    """Delete a workflow; its runs and results stay."""
+    async with context.database.transaction() as session:
+        row = await find_workflow(session, workflow_id, locked=True)
+        row.deleted_at = datetime.now(UTC)
+
+
+async def find_workflow(
+    session: AsyncSession, workflow_id: str, *, locked: bool = False
+) -> WorkflowRow:
+    """Return a workflow, `locked` to be changed. Raises `ServiceError` 404."""
+    return await find_row(session, WorkflowRow, workflow_id, "workflow", locked=locked)
+
+
+async def find_version(
+    session: AsyncSession, workflow_id: str, version_id: str
+) -> WorkflowVersionRow:
+    """Return a version of a workflow. Raises `ServiceError` 404."""
+    versions = WorkflowVersionRow
+    row = await session.scalar(
+        select(versions).where(
+            versions.workflow_id == workflow_id, versions.version_id == version_id
+        )
+    )
+    if row is None:
+        raise ServiceError(404, f"workflow '{workflow_id[:80]}' has no version '{version_id[:80]}'")
+    return row
+
+
+async def read_drafts(
+    session: AsyncSession, workflow_ids: Sequence[str]
+) -> dict[str, WorkflowVersionRow]:
+    """Return the drafts of workflows by their ids; those deleted are left out."""
+    versions = WorkflowVersionRow
+    named = and_(
+        WorkflowRow.id == versions.workflow_id, WorkflowRow.draft_id == versions.version_id
+    )
+    rows = await session.scalars(
+        select(versions)
+        .join(WorkflowRow, named)
+        .where(WorkflowRow.id.in_(workflow_ids), WorkflowRow.deleted_at.is_(None))
+    )
+    return {row.workflow_id: row for row in rows}
+
+
+async def read_draft(session: AsyncSession, workflow_id: str) -> WorkflowVersionRow:
+    """Return the draft of a workflow. Raises `ServiceError` 404."""
+    drafts = await read_drafts(session, [workflow_id])
+    if workflow_id not in drafts:
+        raise ServiceError(404, f"workflow '{workflow_id[:80]}' does not exist")
+    return drafts[workflow_id]
+
+
+def checked_definition(written: Definition) -> dict[str, Any]:
+    """Return a definition as the engine runs it. Raises `ServiceError` 422 with all mistakes."""
+    try:
+        return read_registered_workflow(written)
+    except LoadError as error:
+        is_text = isinstance(written, str)
+        mistakes = [_mistake(problem, is_text=is_text) for problem in error.problems]
+        raise ServiceError(422, mistakes) from error
+
+
+def _mistake(problem: Problem, *, is_text: bool) -> dict[str, Any]:
+    """Return a mistake of a definition on the wire; of YAML text with its line."""
+    line = f"line {problem.line}: " if is_text and problem.line is not None else ""
+    return {
+        "loc": ["body", "definition", *([problem.path] if problem.path else [])],
+        "msg": line + problem.message,
+        "type": "workflow_invalid",
+    }
+
+
+def _version(
+    workflow_id: str, version_id: str, definition: Any, now: datetime
+) -> WorkflowVersionRow:
+    return WorkflowVersionRow(
+        id=new_id(Kind.DRAFT),
+        created_at=now,
+        workflow_id=workflow_id,
+        version_id=version_id,
+        definition=definition,
+    )
+
+
+def _wire(row: WorkflowRow, version_id: str, definition: Mapping[str, Any]) -> RegisteredWorkflow:
+    return RegisteredWorkflow(
+        id=row.id, name=row.name, version_id=version_id, blocks=blocks_of(definition)
+    )
 
 
 def blocks_of(definition: Mapping[str, Any]) -> list[WorkflowBlock]:
@@ -104,253 +276,3 @@ def _property(written: Any) -> dict[str, Any]:
         return dict(written)
     named = _JSON_TYPES.get(str(written).lower())
     return {} if named is None else {"type": named}
-
-
-async def create_workflow(parts: Parts, caller: Caller, body: CreateWorkflow) -> RegisteredWorkflow:
-    """Register a workflow with its first draft. Raises `ServiceError` 422 with all mistakes."""
-    definition = checked_definition(body.definition)
-    payload = await parts.payloads.put(definition, caller.project_id)
-    now, identifier, draft = datetime.now(UTC), new_id(Kind.WORKFLOW), new_id(Kind.DRAFT)
-    async with parts.database.transaction() as session:
-        session.add(
-            WorkflowRow(
-                id=identifier,
-                project_id=caller.project_id,
-                created_at=now,
-                name=body.name,
-                draft_id=draft,
-                published=0,
-            )
-        )
-        session.add(_version(caller, identifier, draft, payload.inline, payload.ref, now))
-    return _wire(identifier, body.name, draft, definition)
-
-
-async def update_draft(
-    parts: Parts, caller: Caller, workflow_id: str, written: Definition
-) -> RegisteredWorkflow:
-    """Replace the draft of a workflow by a new one. Raises `ServiceError` 404, 422."""
-    definition = checked_definition(written)
-    payload = await parts.payloads.put(definition, caller.project_id)
-    now, draft = datetime.now(UTC), new_id(Kind.DRAFT)
-    async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id, locked=True)
-        row.draft_id = draft
-        session.add(_version(caller, workflow_id, draft, payload.inline, payload.ref, now))
-        return _wire(workflow_id, row.name, draft, definition)
-
-
-async def publish(parts: Parts, caller: Caller, workflow_id: str) -> RegisteredWorkflow:
-    """Publish the draft as the next version, `v1`, `v2`, …; it stays the draft, too."""
-    now = datetime.now(UTC)
-    async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id, locked=True)
-        draft = await find_version(session, workflow_id, row.draft_id)
-        definition = await parts.payloads.get(draft.definition, draft.definition_ref)
-        row.published += 1
-        name = f"v{row.published}"
-        session.add(
-            _version(caller, workflow_id, name, draft.definition, draft.definition_ref, now)
-        )
-    return _wire(workflow_id, row.name, name, definition)
-
-
-async def get_workflow(
-    parts: Parts, caller: Caller, workflow_id: str, version_id: str | None
-) -> RegisteredWorkflow:
-    """Return a workflow at its draft or at another version. Raises `ServiceError` 404."""
-    async with parts.database.reading() as session:
-        row = await find_workflow(session, caller, workflow_id)
-        version = await find_version(session, workflow_id, version_id or row.draft_id)
-    (read,) = await parts.payloads.read([(version.definition, version.definition_ref)])
-    return _read_wire(row, version.version_id, read)
-
-
-async def list_workflows(
-    parts: Parts, caller: Caller, page: PageRequest
-) -> Page[RegisteredWorkflow]:
-    """Return a page of workflows at their drafts, the newest first."""
-    mine = [WorkflowRow.project_id == caller.project_id]
-    async with parts.database.reading() as session:
-        rows = await read_page(session, WorkflowRow, page, mine, [WorkflowRow.deleted_at.is_(None)])
-        drafts = await session.scalars(
-            select(WorkflowVersionRow).where(
-                WorkflowVersionRow.workflow_id.in_([row.id for row in rows.rows]),
-                WorkflowVersionRow.version_id.in_([row.draft_id for row in rows.rows]),
-            )
-        )
-        versions = {version.workflow_id: version for version in drafts}
-
-    def stored_of(row: WorkflowRow) -> list[StoredValue]:
-        return [(versions[row.id].definition, versions[row.id].definition_ref)]
-
-    rows, values = await read_values(parts.payloads, rows, stored_of)
-    data = [
-        _read_wire(row, row.draft_id, read) for row, (read,) in zip(rows.rows, values, strict=True)
-    ]
-    return Page(data=data, list_metadata=rows.metadata)
-
-
-async def delete_workflow(parts: Parts, caller: Caller, workflow_id: str) -> None:
-    """Delete a workflow; its runs and results stay. Raises `ServiceError` 404."""
-    async with parts.database.transaction() as session:
-        row = await find_workflow(session, caller, workflow_id, locked=True)
-        row.deleted_at = datetime.now(UTC)
-
-
-async def find_workflow(
-    session: AsyncSession, caller: Caller, workflow_id: str, *, locked: bool = False
-) -> WorkflowRow:
-    """Return a workflow of the caller's project, `locked` to be changed.
-
-    Raises `ServiceError` 404.
-    """
-    read = lock_owned if locked else read_owned
-    row: WorkflowRow | None = await read(session, WorkflowRow, workflow_id, caller.project_id)
-    if row is None or row.deleted_at is not None:
-        raise not_found("workflow", workflow_id)
-    return row
-
-
-async def find_version(
-    session: AsyncSession, workflow_id: str, version_id: str
-) -> WorkflowVersionRow:
-    """Return a version of a workflow. Raises `ServiceError` 404."""
-    versions = WorkflowVersionRow
-    rows = await session.execute(
-        select_rows(
-            versions, versions.workflow_id == workflow_id, versions.version_id == version_id
-        )
-    )
-    row = cast("WorkflowVersionRow | None", rows.first())
-    if row is None:
-        raise lacking("workflow", workflow_id, "version", version_id)
-    return row
-
-
-def checked_definition(written: Definition) -> dict[str, Any]:
-    """Return a definition as the engine runs it. Raises `ServiceError` 422 with all mistakes."""
-    try:
-        definition = read_registered_workflow(written)
-    except LoadError as error:
-        is_text = isinstance(written, str)
-        mistakes = [_mistake(problem, is_text=is_text) for problem in error.problems]
-        raise ServiceError(422, mistakes) from error
-    refuse_nul(definition, ["body", "definition"])
-    return definition
-
-
-def _mistake(problem: Problem, *, is_text: bool) -> dict[str, Any]:
-    """Return a mistake of a definition on the wire; of YAML text with its line."""
-    line = f"line {problem.line}: " if is_text and problem.line is not None else ""
-    return {
-        "loc": ["body", "definition", *([problem.path] if problem.path else [])],
-        "msg": line + problem.message,
-        "type": "workflow_invalid",
-    }
-
-
-def _version(
-    caller: Caller, workflow_id: str, version_id: str, inline: Any, ref: str | None, now: datetime
-) -> WorkflowVersionRow:
-    return WorkflowVersionRow(
-        id=new_id(Kind.DRAFT),
-        project_id=caller.project_id,
-        created_at=now,
-        workflow_id=workflow_id,
-        version_id=version_id,
-        definition=inline,
-        definition_ref=ref,
-    )
-
-
-def _read_wire(row: WorkflowRow, version_id: str, read: ReadValue) -> RegisteredWorkflow:
-    if read.damage is None:
-        return _wire(row.id, row.name, version_id, read.value)
-    damage = damage_of({"blocks": read})
-    return RegisteredWorkflow(
-        id=row.id, name=row.name, version_id=version_id, blocks=None, damage=damage
-    )
-
-
-def _wire(
-    identifier: str, name: str, version_id: str, definition: Mapping[str, Any]
-) -> RegisteredWorkflow:
-    return RegisteredWorkflow(
-        id=identifier, name=name, version_id=version_id, blocks=blocks_of(definition)
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """The definition of a workflow that is edited."""
-
-    workflow_id: str
-    version_id: str
-    read: ReadValue
-
-    @property
-    def definition(self) -> Mapping[str, Any]:
-        """The definition; empty if it cannot be read."""
-        return self.read.value or {}
-
-    @property
-    def blocks(self) -> Mapping[str, Mapping[str, Any]]:
-        """The blocks by their ids."""
-        blocks: Mapping[str, Mapping[str, Any]] = self.definition.get("blocks") or {}
-        return blocks
-
-    def output_schemas(self, block_id: str) -> dict[str, dict[str, Any] | None] | None:
-        """Return the schemas of a block's output handles; None if there is no such block."""
-        block = self.blocks.get(block_id)
-        if block is None:
-            return None
-        return {handle.handle_id: handle.schema_ for handle in output_handles(block)}
-
-
-async def read_drafts(
-    parts: Parts, session: AsyncSession, caller: Caller, workflow_ids: Sequence[str]
-) -> dict[str, Draft]:
-    """Return the drafts of the caller's workflows by their ids; those deleted are left out.
-
-    A draft that cannot be read is empty, and says so.
-    """
-    bound = {"ids": [*workflow_ids], "project_id": caller.project_id}
-    rows = (await session.execute(_drafts(), bound)).all()
-    values = await parts.payloads.read([(row.definition, row.definition_ref) for row in rows])
-    return {
-        row.workflow_id: Draft(row.workflow_id, row.version_id, read)
-        for row, read in zip(rows, values, strict=True)
-    }
-
-
-@cache
-def _drafts() -> Select[Any]:
-    versions = WorkflowVersionRow
-    named = and_(
-        WorkflowRow.id == versions.workflow_id, WorkflowRow.draft_id == versions.version_id
-    )
-    return (
-        select(
-            versions.workflow_id, versions.version_id, versions.definition, versions.definition_ref
-        )
-        .join(WorkflowRow, named)
-        .where(
-            WorkflowRow.id.in_(bindparam("ids", expanding=True)),
-            WorkflowRow.project_id == bindparam("project_id"),
-            WorkflowRow.deleted_at.is_(None),
-        )
-    )
-
-
-async def read_draft(
-    parts: Parts, session: AsyncSession, caller: Caller, workflow_id: str
-) -> Draft:
-    """Return the draft of a workflow. Raises `ServiceError` 404, and `DamagedPayloadError`."""
-    drafts = await read_drafts(parts, session, caller, [workflow_id])
-    if workflow_id not in drafts:
-        raise not_found("workflow", workflow_id)
-    draft = drafts[workflow_id]
-    if draft.read.damage is not None:
-        raise DamagedPayloadError(f"the draft of '{workflow_id}': {draft.read.damage}")
-    return draft

@@ -376,9 +376,9 @@ def test_a_large_run_appears_by_itself_once_it_is_open(
 
 def test_signing_in_and_out_of_the_service_by_keys_alone(opened: Browser, tmp_path: Path) -> None:
     database = f"sqlite:///{tmp_path}/evalcore.db"
-    starting = service_application(tmp_path, database, workers=0, projects=("support",))
+    starting = service_application(tmp_path, database, workers=0, with_token=True)
     with ThreadPoolExecutor(1) as pool:
-        service, (token,) = pool.submit(asyncio.run, starting).result()
+        service, token = pool.submit(asyncio.run, starting).result()
     with fresh_page(opened, service) as browser:
         browser.open("/ui/datasets")
         assert browser.path == "/ui/sign-in?after=%2Fui%2Fdatasets"

@@ -279,9 +279,9 @@ def test_mistakes_of_a_workflow_are_told_all_together(served: Service) -> None:
 
 
 def test_scopes_read_run_evals_and_register_workflows(tmp_path: Path) -> None:
-    with local_service(tmp_path, projects=("one",)) as served:
+    with local_service(tmp_path, with_token=True) as served:
         client = cast(TestClient, served.client)
-        issue = cast(FastAPI, client.app).state.parts.tokens.issue
+        issue = cast(FastAPI, client.app).state.context.tokens.issue
         assert client.portal is not None
         workflow = served.register()
         eval_id = served.save(workflow, DOUBLED)
@@ -301,7 +301,7 @@ def test_scopes_read_run_evals_and_register_workflows(tmp_path: Path) -> None:
         }
         allowed = {"read": (), "evals": ("evals",)}
         for scope in Scope:
-            issued = client.portal.call(issue, "one", "test", scope)
+            issued = client.portal.call(issue, "test", scope)
             headers = {"Authorization": f"Bearer {issued.secret}"}
             listed = client.get("/v1/workflows", headers=headers)
             assert len(listed.json()["data"]) >= 1

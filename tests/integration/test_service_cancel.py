@@ -13,7 +13,7 @@ from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from evalcore.storage.runs import list_runs
 from tests.support.service import WORKFLOW, eval_body
-from tests.support.service_in_process import Requests, requests_to, service_parts
+from tests.support.service_in_process import Requests, requests_to, service_context
 
 EVALS = "/v1/workflows/evals"
 SLOW: dict[str, Any] = {
@@ -47,11 +47,11 @@ async def cancel(requests: Requests, path: str) -> httpx.Response:
 
 def test_a_run_that_waits_is_cancelled_once_and_never_executed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+        async with service_context(tmp_path) as context, requests_to(context) as requests:
             path = await start(requests, [0, 0])
             answers = await asyncio.gather(*(cancel(requests, path) for _ in range(3)))
             assert sorted(answer.status_code for answer in answers) == [200, 409, 409]
-            worker = EvalWorker(parts, Settings())
+            worker = EvalWorker(context, Settings(), 1)
             await worker.start()
             other = await requests.ended(await start(requests, [0]))
             await worker.stop()
@@ -59,17 +59,17 @@ def test_a_run_that_waits_is_cancelled_once_and_never_executed(tmp_path: Path) -
             run = await requests.get(path)
             assert run["lifecycle"] == {"status": "cancelled"}
             assert run["counts"]["lifecycle_counts"]["cancelled"] == run["total_evals"] == 2
-            assert len([*list_runs(parts.store)]) == 1
+            assert len([*list_runs(context.store)]) == 1
 
     asyncio.run(scenario())
 
 
 def test_a_run_that_is_executed_keeps_its_results_and_ends_in_the_store(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts:
-            worker = EvalWorker(parts, Settings())
-            parts.workers = [worker]
-            async with requests_to(parts) as requests:
+        async with service_context(tmp_path) as context:
+            worker = EvalWorker(context, Settings(), 1)
+            context.workers = [worker]
+            async with requests_to(context) as requests:
                 path = await start(requests, [0, 60, 60])
                 while (await requests.get(path))["counts"]["outcome"]["passed"] == 0:
                     await asyncio.sleep(0.05)
@@ -84,7 +84,7 @@ def test_a_run_that_is_executed_keeps_its_results_and_ends_in_the_store(tmp_path
                 assert run["counts"]["outcome"] == {"passed": 1, "failed": 0, "blocked": 0}
                 page = await requests.get(f"{EVALS}/results", run_id=run["id"])
                 assert [row["lifecycle"]["status"] for row in page["data"]].count("completed") == 1
-                states = [manifest.state for manifest in list_runs(parts.store)]
+                states = [manifest.state for manifest in list_runs(context.store)]
                 assert sorted(states) == [State.CANCELLED, State.COMPLETED]
 
     asyncio.run(scenario())
@@ -92,9 +92,9 @@ def test_a_run_that_is_executed_keeps_its_results_and_ends_in_the_store(tmp_path
 
 def test_a_run_that_has_ended_cannot_be_cancelled(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts:
-            parts.workers = [EvalWorker(parts, Settings())]
-            async with requests_to(parts) as requests:
+        async with service_context(tmp_path) as context:
+            context.workers = [EvalWorker(context, Settings(), 1)]
+            async with requests_to(context) as requests:
                 path = await start(requests, [0])
                 await requests.ended(path)
                 answer = await cancel(requests, path)

@@ -10,18 +10,16 @@ import itertools
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
-from evalcore.service.auth import Scope, Tokens
-from evalcore.service.db import open_database, upgrade
 from tests.support.malformed_answers import assert_refused, requests_to_break, sent
 from tests.support.mcp_client import over_http
 from tests.support.postgresql import missing_postgresql, postgresql
-from tests.support.service import UNCONFINED, Service, eval_body, service
+from tests.support.service import UNCONFINED, Service, eval_body, service, token_of
 from tests.support.service_faults import MarkedRun
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.xdist_group("service-essentials")]
@@ -36,28 +34,18 @@ class Restartable:
     def __init__(self, folder: Path, database: str) -> None:
         self._folder, self._database = folder, database
         self._stack = ExitStack()
-        self.tokens = asyncio.run(issue_tokens(database, ("one", "two")))
+        self._token = token_of(folder, database=database)
 
     def start(self) -> Service:
         """Start a process, after the end of the one before."""
         self._stack.close()
-        arguments = ("--rate", "0", "--lease", "1", "--database", self._database)
-        running = service(self._folder, *arguments, token=self.tokens[0], environment=UNCONFINED)
+        arguments = ("--rate", "0", "--database", self._database)
+        running = service(self._folder, *arguments, token=self._token, environment=UNCONFINED)
         return self._stack.enter_context(running)
 
     def close(self) -> None:
         """End the process."""
         self._stack.close()
-
-
-async def issue_tokens(database: str, projects: Sequence[str]) -> list[str]:
-    """Return a token of each project of a new database."""
-    opened = open_database(database)
-    await upgrade(opened)
-    tokens = Tokens(opened)
-    issued = [await tokens.issue(project, "test", Scope.WRITE) for project in projects]
-    await opened.close()
-    return [token.secret for token in issued]
 
 
 @pytest.fixture(scope="module")
@@ -84,31 +72,6 @@ def test_malformed_requests_are_refused_with_a_place(served: Service) -> None:
         assert_refused(answer, request)
         refused += answer.status_code >= 400
     assert refused > 0.6 * MALFORMED
-
-
-def test_a_project_sees_nothing_of_another(served: Service, restartable: Restartable) -> None:
-    workflow = served.register()
-    saved = served.save(workflow, EXISTS)
-    run = served.run(workflow)
-    (result,) = served.results(run)
-    other = Service(served.url, served.folder, restartable.tokens[1])
-    for path in (
-        f"/v1/workflows/{workflow}",
-        f"{EVALS}/{saved}",
-        f"{RUNS}/{run['id']}",
-        f"{RESULTS}/{result['id']}",
-        f"{RESULTS}?run_id={run['id']}",
-    ):
-        assert served.client.get(path).status_code == 200, path
-        assert other.client.get(path).status_code == 404, path
-    assert other.get(RUNS)["data"] == other.get("/v1/workflows")["data"] == []
-    for method, path in (
-        ("DELETE", f"{EVALS}/{saved}"),
-        ("PATCH", f"{EVALS}/{saved}"),
-        ("POST", f"{RUNS}/{run['id']}/cancel"),
-    ):
-        assert other.client.request(method, path, json={}).status_code == 404, path
-    assert served.get(f"{EVALS}/{saved}")["latest_run_summary"]["outcome"] == "passed"
 
 
 def test_a_model_saves_and_runs_an_eval_by_the_tools(served: Service) -> None:

@@ -10,27 +10,20 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
 
 import httpx
 import pytest
 from sqlalchemy import func, select
 
-from evalcore.service import db as sessions
-from evalcore.service import worker as lease
-from evalcore.service import worker as queue_worker
-from evalcore.service.context import Parts
+from evalcore.service.context import Context
 from evalcore.service.db import open_database, upgrade
-from evalcore.service.serve import ServeOptions
-from evalcore.service.serve import service_parts as service_parts_of
+from evalcore.service.serve import ServeOptions, open_context
 from evalcore.service.tables import EvalRunRow
-from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
 from tests.support.service import EVALCORE, UNCONFINED, Service, eval_body, service
 from tests.support.service_faults import MarkedRun, kill_during_run
-from tests.support.service_in_process import requests_to, service_parts
 
 pytestmark = [
     pytest.mark.extended,
@@ -39,7 +32,6 @@ pytestmark = [
     pytest.mark.xdist_group("service"),
 ]
 KILLS = 5
-LARGE = "x" * 100_000
 EXISTS = {"kind": "exists"}
 
 
@@ -59,7 +51,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def test_a_killed_service_loses_nothing_and_executes_no_committed_child_again(
     tmp_path: Path, database: str
 ) -> None:
-    arguments = ["--rate", "0", "--database", database, "--lease", "2"]
+    arguments = ["--rate", "0", "--database", database]
     killing = kill_during_run(tmp_path, arguments, database, kills=KILLS, seed=1)
     assert killing.losses == []
     assert killing.accepted > KILLS
@@ -105,19 +97,13 @@ def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
         other = served.register()
         _wait_until(lambda: bool(marked.marks()))
         with _store_away(tmp_path):
-            large = {**eval_body(other, EXISTS), "name": "large"}
-            large["source"]["handle_inputs"]["input-json-0"]["data"] = LARGE
-            refused = served.client.post("/v1/workflows/evals", json=large)
-            small = served.client.post("/v1/workflows/evals", json=eval_body(other, EXISTS))
+            refused = served.client.post("/v1/files", files={"file": ("a.txt", b"content")})
+            saved = served.client.post("/v1/workflows/evals", json=eval_body(other, EXISTS))
             log = tmp_path / "service.log"
-            _wait_until(lambda: f"{marked.run_id} waits" in log.read_text())
+            _wait_until(lambda: "wait: " in log.read_text() or "waits: " in log.read_text())
         assert (refused.status_code, "store" in refused.json()["detail"]) == (503, True)
-        assert small.status_code == 201
+        assert saved.status_code == 201
         assert marked.ended(served)["completed"] == 30
-        names = [
-            saved["name"] for saved in served.get("/v1/workflows/evals", workflow_id=other)["data"]
-        ]
-        assert names == [None]
 
 
 def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
@@ -142,63 +128,22 @@ def test_migrations_can_be_applied_twice_at_once(tmp_path: Path, database: str) 
 
 
 def test_replicas_can_start_at_once_on_an_empty_database(tmp_path: Path, database: str) -> None:
-    async def start() -> Parts:
+    async def start() -> Context:
         opened = open_database(database)
         await upgrade(opened)
         options = ServeOptions(store=str(tmp_path / "store"), insecure=True)
-        return await service_parts_of(options, Settings(), opened)
+        return open_context(options, Settings(), opened)
 
     async def scenario() -> None:
         replicas = await asyncio.gather(*(start() for _ in range(4)))
-        assert len({parts.open_to and parts.open_to.project_id for parts in replicas}) == 1
-        for parts in replicas:
-            await parts.start()
-        for parts in replicas:
-            async with parts.database.reading() as session:
+        for context in replicas:
+            await context.start()
+        for context in replicas:
+            async with context.database.reading() as session:
                 assert await session.scalar(select(func.count(EvalRunRow.id))) == 0
-            await parts.stop()
+            await context.stop()
 
     asyncio.run(scenario())
-
-
-@pytest.mark.parametrize("ahead_s", [-3600, 3600])
-def test_a_replica_whose_clock_is_wrong_takes_no_run_of_another(
-    tmp_path: Path, server: PostgreSQL, monkeypatch: pytest.MonkeyPatch, ahead_s: float
-) -> None:
-    """Ahead: it takes no lease of another for ended. Behind: its own lease does not end at once."""
-
-    class Skewed(datetime):
-        @classmethod
-        def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
-            return datetime.now(tz) + timedelta(seconds=ahead_s)
-
-    async def scenario() -> None:
-        address = server.new_database()
-        async with (
-            service_parts(tmp_path, address=address) as parts,
-            requests_to(parts) as requests,
-        ):
-            await requests.start_run()
-            right, wrong = (EvalWorker(parts, Settings()) for _ in range(2))
-            first, second = (right, wrong) if ahead_s > 0 else (wrong, right)
-            with _clock_of(first, wrong, Skewed, monkeypatch):
-                assert await first._claim() is not None
-            with _clock_of(second, wrong, Skewed, monkeypatch):
-                assert await second._claim() is None
-
-    asyncio.run(scenario())
-
-
-@contextlib.contextmanager
-def _clock_of(
-    worker: EvalWorker, wrong: EvalWorker, skewed: type, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[None]:
-    """Let the machine of the wrong worker have its clock, wherever the service reads one."""
-    with monkeypatch.context() as patch:
-        if worker is wrong:
-            for module in (queue_worker, lease, sessions):
-                patch.setattr(module, "datetime", skewed, raising=False)
-        yield
 
 
 def test_without_its_database_the_service_does_not_start(tmp_path: Path) -> None:

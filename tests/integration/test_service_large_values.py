@@ -15,7 +15,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.service.worker import EvalWorker
 from evalcore.settings import Settings
 from tests.support.service import WORKFLOW, eval_body
-from tests.support.service_in_process import requests_to, service_parts
+from tests.support.service_in_process import requests_to, service_context
 
 EVALS = "/v1/workflows/evals"
 HUGE = "z" * 500_000
@@ -48,7 +48,7 @@ RAISES = (
 @pytest.mark.parametrize(("path", "body"), REFUSED.values(), ids=REFUSED.keys())
 def test_a_refusal_does_not_repeat_the_request(tmp_path: Path, path: str, body: Any) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+        async with service_context(tmp_path) as context, requests_to(context) as requests:
             answer = await requests.client.post(path, json=body)
             assert answer.status_code == 422, answer.text[:500]
             assert len(answer.content) < MOST_BYTES
@@ -58,7 +58,7 @@ def test_a_refusal_does_not_repeat_the_request(tmp_path: Path, path: str, body: 
 
 def test_many_mistakes_are_not_all_listed(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+        async with service_context(tmp_path) as context, requests_to(context) as requests:
             body = {f"key{number}": number for number in range(10_000)}
             answer = await requests.client.post("/v1/workflows", json=body)
             assert len(answer.json()["detail"]) == 100
@@ -84,9 +84,9 @@ def test_a_failure_has_neither_the_secret_nor_the_whole_value(
     }
 
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts:
-            parts.workers = [EvalWorker(parts, Settings())]
-            async with requests_to(parts) as requests:
+        async with service_context(tmp_path) as context:
+            context.workers = [EvalWorker(context, Settings(), 1)]
+            async with requests_to(context) as requests:
                 workflow = await requests.register(definition)
                 body = eval_body(workflow, {"kind": "exists"}, path="total.x", amount=amount)
                 body["assertion"]["condition"] = {"kind": "equals", "expected": 3}
@@ -113,7 +113,10 @@ def test_a_failure_has_neither_the_secret_nor_the_whole_value(
 
 def test_an_error_of_the_database_has_no_values(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with service_parts(tmp_path) as parts, parts.database.engine.connect() as connection:
+        async with (
+            service_context(tmp_path) as context,
+            context.database.engine.connect() as connection,
+        ):
             with pytest.raises(DBAPIError) as caught:
                 await connection.execute(text("SELECT :value FROM nothing"), {"value": SECRET})
             assert SECRET not in str(caught.value)

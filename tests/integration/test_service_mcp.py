@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -285,12 +284,12 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
     "a misspelt id": (
         "workflows_evals_get",
         {"id": "x", "eval_id": "y"},
-        "arguments.id: Extra inputs are not permitted. Known: eval_id.",
+        "path.id: Extra inputs are not permitted. Known: eval_id.",
     ),
     "a misspelt filter": (
         "workflows_evals_results_list",
         {"runid": "x"},
-        "arguments.runid: Extra inputs are not permitted. Did you mean 'run_id'?",
+        "query.runid: Extra inputs are not permitted. Did you mean 'run_id'?",
     ),
     "too many rows": (
         "workflows_evals_results_list",
@@ -306,16 +305,6 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
         "workflows_evals_runs_create",
         {"workflow_id": "x", "eval_id": "y"},
         "body.eval_id: Extra inputs are not permitted. Did you mean 'scope.eval_id'?",
-    ),
-    "a key with a line break": (
-        "workflows_evals_runs_create",
-        {"workflow_id": "x", "idempotency_key": "a\nb"},
-        "header.idempotency-key: Input should have printable ASCII characters only",
-    ),
-    "a filter with the character NUL": (
-        "workflows_evals_list",
-        {"workflow_id": "\0"},
-        "NUL",
     ),
     "a run without evals": (
         "workflows_evals_runs_create",
@@ -418,11 +407,11 @@ def test_a_client_with_the_handshake_of_earlier_versions_is_answered(served: Ser
     assert asyncio.run(run()) == TOOLS
 
 
-def test_a_token_that_only_reads_cannot_write_and_writes_are_in_the_audit_log(
+def test_a_token_that_only_reads_cannot_write(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
     folder = tmp_path_factory.mktemp("scopes")
-    reading, writing = token_of(folder, "one", "read"), token_of(folder, "one")
+    reading, writing = token_of(folder, "read"), token_of(folder)
     with service(folder, token=writing) as writer:
         reader = Service(writer.url, folder, reading)
         workflow = writer.register()
@@ -432,7 +421,7 @@ def test_a_token_that_only_reads_cannot_write_and_writes_are_in_the_audit_log(
             page = await answered(client, "workflows_evals_list", workflow_id=workflow)
             assert [row["id"] for row in page["data"]] == [saved]
             message = await refused(client, "workflows_evals_delete", eval_id=saved)
-            assert message == "this token has the scope 'read', not 'write'"
+            assert message == "this token has the scope 'read', not 'evals'"
 
         for transport in (over_http, over_stdio):
             connected(transport, reader, talk)
@@ -441,17 +430,11 @@ def test_a_token_that_only_reads_cannot_write_and_writes_are_in_the_audit_log(
             writer,
             lambda client: answered(client, "workflows_evals_delete", eval_id=saved),
         )
-    database = sqlite3.connect(folder / "evalcore.db")
-    rows = database.execute(
-        "SELECT method, status, resource_id FROM audit_log WHERE method = 'DELETE' ORDER BY status"
-    )
-    assert [*rows] == [("DELETE", 204, saved), ("DELETE", 403, saved), ("DELETE", 403, saved)]
-    database.close()
 
 
 def test_mcp_without_a_valid_token_is_401(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = tmp_path_factory.mktemp("tokens")
-    with service(folder, token=token_of(folder, "one")) as served:
+    with service(folder, token=token_of(folder)) as served:
         for headers in ({}, {"Authorization": "Bearer evc_x_y"}, {"Authorization": "Basic x"}):
             answer = httpx.post(f"{served.url}/mcp", json={}, headers=headers, timeout=60)
             assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
@@ -462,17 +445,11 @@ def test_mcp_without_a_valid_token_is_401(tmp_path_factory: pytest.TempPathFacto
         assert "a bearer token is required" in message
 
 
-def test_calls_beyond_the_rate_are_errors_of_the_tool(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def test_messages_beyond_the_rate_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
     with service(tmp_path_factory.mktemp("rate"), "--rate", "2") as served:
-
-        async def talk(client: Client) -> list[str]:
-            calls = (refused(client, "workflows_evals_get", eval_id="x") for _ in range(8))
-            return [*await asyncio.gather(*calls)]
-
-        messages = connected(over_http, served, talk)
-    assert any("too many requests; try again in 1 s" in message for message in messages)
+        answers = [httpx.post(f"{served.url}/mcp", json={}, timeout=60) for _ in range(8)]
+    (refused, *_) = [answer for answer in answers if answer.status_code == 429]
+    assert refused.json() == {"detail": "too many requests; try again in 1 s"}
 
 
 @pytest.mark.parametrize(

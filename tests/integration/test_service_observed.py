@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import orjson
 import pytest
 from sqlalchemy import event
 
-from evalcore.service.auth import Caller, RateLimiter, Scope, Tokens, project_id
-from evalcore.service.context import Parts
-from evalcore.service.db import Database, open_database, upgrade
-from evalcore.service.evals import create_eval, list_evals
+from evalcore.service.db import Database
+from evalcore.service.evals import EvalQuery, create, list_all
 from evalcore.service.models import CreateEval, CreateWorkflow
-from evalcore.service.requests import PageRequest, RunFilter
-from evalcore.service.results import list_results
-from evalcore.service.workflows import create_workflow
-from evalcore.storage.local import LocalStore
+from evalcore.service.results import ResultQuery, list_results
+from evalcore.service.workflows import register
 from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
+from tests.support.service_in_process import service_context
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -30,7 +26,7 @@ DOUBLED = {"kind": "equals", "expected": 42}
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     folder = tmp_path_factory.mktemp("observed")
-    with service(folder, "--rate", "0", token=token_of(folder, "one")) as running:
+    with service(folder, "--rate", "0", token=token_of(folder)) as running:
         yield running
 
 
@@ -58,7 +54,7 @@ def test_a_request_is_a_line_of_the_log(served: Service) -> None:
     line = line_of(served, "seen-1")
     assert line.pop("time")
     assert isinstance(line.pop("ms"), float)
-    assert str(line.pop("project")).startswith("proj_")
+    assert str(line.pop("token")).startswith("tok_")
     assert line == {
         "level": "info",
         "event": "request.ended",
@@ -120,24 +116,18 @@ def test_a_list_costs_as_many_statements_for_many_evals_as_for_few(tmp_path: Pat
 
 async def _statements(folder: Path, evals: int) -> list[int]:
     """Return the statements of a list of evals and of a list of results."""
-    database = open_database(str(folder / f"{evals}.db"))
-    await upgrade(database)
-    parts = Parts(database, LocalStore(folder / "store"), Tokens(database), RateLimiter(0))
-    async with database.transaction() as session:
-        caller = Caller(await project_id(session, "one", datetime.now(UTC)), Scope.WRITE)
-    body = CreateWorkflow.model_validate({"name": "x", "definition": dict(WORKFLOW)})
-    workflow = (await create_workflow(parts, caller, body)).id
-    for _ in range(evals):
-        saved = CreateEval.model_validate(eval_body(workflow, DOUBLED))
-        await create_eval(parts, caller, saved)
-    counted = _counting(database)
-    page = PageRequest(100)
-    listed = await list_evals(parts, caller, page, workflow_id=workflow, block_id=None)
-    assert len(listed.data) == evals
-    of_evals = len(counted)
-    await list_results(parts, caller, page, None, RunFilter())
-    await database.close()
-    return [of_evals, len(counted) - of_evals]
+    address = str(folder / f"{evals}.db")
+    async with service_context(folder, address=address) as context:
+        body = CreateWorkflow.model_validate({"name": "x", "definition": dict(WORKFLOW)})
+        workflow = (await register(body, context)).id
+        for _ in range(evals):
+            await create(CreateEval.model_validate(eval_body(workflow, DOUBLED)), context)
+        counted = _counting(context.database)
+        listed = await list_all(EvalQuery(limit=100, workflow_id=workflow), context)
+        assert len(listed.data) == evals
+        of_evals = len(counted)
+        await list_results(ResultQuery(), context)
+        return [of_evals, len(counted) - of_evals]
 
 
 def _counting(database: Database) -> list[str]:

@@ -37,7 +37,7 @@ checks.positive_data_acceptance.enabled = false
 
 def test_no_answer_is_undocumented(tmp_path: Path) -> None:
     """A few cases for each operation, with all checks."""
-    token = token_of(tmp_path, "one")
+    token = token_of(tmp_path)
     (tmp_path / "schemathesis.toml").write_text(CONFIGURATION)
     schemathesis = str(Path(sys.executable).with_name("schemathesis"))
     with service(tmp_path, "--rate", "0", token=token) as served:

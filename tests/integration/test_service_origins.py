@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.service_in_process import requests_to, service_parts
+from tests.support.service_in_process import requests_to, service_context
 
 WORKFLOWS = "/v1/workflows"
 ACCEPTED = {
@@ -38,8 +38,8 @@ def statuses(folder: Path, headers: dict[str, str], paths: list[str]) -> list[in
 
     async def ask() -> list[int]:
         async with (
-            service_parts(folder, allowed_hosts=("Evals.internal",)) as parts,
-            requests_to(parts) as requests,
+            service_context(folder, allowed_hosts=("Evals.internal",)) as context,
+            requests_to(context) as requests,
         ):
             answers = [await requests.client.get(path, headers=headers) for path in paths]
             body = {"name": "x", "definition": "x"}
@@ -69,7 +69,7 @@ def test_a_preflight_of_a_web_page_is_not_answered(tmp_path: Path) -> None:
     }
 
     async def ask() -> None:
-        async with service_parts(tmp_path) as parts, requests_to(parts) as requests:
+        async with service_context(tmp_path) as context, requests_to(context) as requests:
             answer = await requests.client.options(WORKFLOWS, headers=headers)
             assert answer.status_code == 403
             assert "access-control-allow-origin" not in answer.headers

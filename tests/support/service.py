@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -69,7 +69,6 @@ class Service:
     token: str | None = None
     process: subprocess.Popen[bytes] | None = None
     client: httpx.Client = field(init=False)
-    tokens: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
@@ -169,13 +168,11 @@ def service(
         yield Service(url, folder, token, process)
 
 
-def token_of(
-    folder: Path, project: str, scope: str = "write", *, database: str = "evalcore.db"
-) -> str:
-    """Return a new token of a project of the service in a folder."""
+def token_of(folder: Path, scope: str = "workflows", *, database: str = "evalcore.db") -> str:
+    """Return a new token of the service in a folder."""
     from evalcore.cli.serve import tokens
 
-    command = ["create", "test", "--project", project, "--scope", scope, "--database", database]
+    command = ["create", "test", "--scope", scope, "--database", database]
     with contextlib.chdir(folder):
         ended = CliRunner().invoke(tokens, [*command, "--json"], catch_exceptions=False)
     assert ended.exit_code == 0, ended.output
@@ -183,28 +180,31 @@ def token_of(
 
 
 async def service_application(
-    folder: Path, database: str, *, workers: int, projects: Sequence[str]
-) -> tuple[FastAPI, list[str]]:
-    """Return the application over `folder/store`, for any event loop, and a token of each project.
-
-    Without projects it asks for no tokens.
-    """
+    folder: Path, database: str, *, workers: int, with_token: bool
+) -> tuple[FastAPI, str | None]:
+    """Return the application over `folder/store`, for any event loop, and a token if it asks."""
     from evalcore.service.app import create_application
     from evalcore.service.auth import Scope
     from evalcore.service.db import open_database, upgrade
-    from evalcore.service.serve import ServeOptions, service_parts
+    from evalcore.service.serve import ServeOptions, open_context
 
     options = ServeOptions(
-        database=database, insecure=not projects, requests_per_second=0, store=str(folder / "store")
+        database=database,
+        insecure=not with_token,
+        requests_per_second=0,
+        store=str(folder / "store"),
+        runs_at_once=workers or 1,
     )
     opened = open_database(database)
     await upgrade(opened)
-    parts = await service_parts(options, Settings(), opened)
+    context = open_context(options, Settings(), opened)
     if not workers:
-        parts.workers = ()
-    issued = [await parts.tokens.issue(name, "test", Scope.WRITE) for name in projects]
+        context.workers = ()
+    token = None
+    if with_token:
+        token = (await context.tokens.issue("test", Scope.WORKFLOWS)).secret
     await opened.close()  # its connections belong to this event loop
-    return create_application(parts), [token.secret for token in issued]
+    return create_application(context), token
 
 
 @contextlib.contextmanager
@@ -212,24 +212,23 @@ def local_service(
     folder: Path,
     database: str = "sqlite:///evalcore.db",
     *,
-    workers: int = 1,
-    projects: Sequence[str] = (),
+    workers: int = 4,
+    with_token: bool = False,
 ) -> Iterator[Service]:
     """Run the application in this process, without a port; much cheaper.
 
-    Without workers what is queued stays so. With projects it asks for tokens: that of the first
-    one is in the service's requests, and `tokens` has all of them.
+    Without workers what is queued stays so. If it asks for a token, one is in its requests.
     """
     running = Service("http://127.0.0.1", folder)
     with contextlib.chdir(folder):
-        application, running.tokens = asyncio.run(
-            service_application(folder, database, workers=workers, projects=projects)
+        application, running.token = asyncio.run(
+            service_application(folder, database, workers=workers, with_token=with_token)
         )
         with (
             pages_with_history(),
             TestClient(application, running.url, raise_server_exceptions=False) as client,
         ):
             running.client = cast(httpx.Client, client)  # with the same methods
-            if projects:
-                running.client.headers["Authorization"] = f"Bearer {running.tokens[0]}"
+            if with_token:
+                running.client.headers["Authorization"] = f"Bearer {running.token}"
             yield running

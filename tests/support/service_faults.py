@@ -20,11 +20,11 @@ from sqlalchemy import select
 
 from evalcore.model.run import State
 from evalcore.service.db import open_database
-from evalcore.service.engine import committed_results, planned_run
+from evalcore.service.engine import committed_results
 from evalcore.service.models import FINAL
 from evalcore.service.tables import EvalResultRow, EvalRunRow
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import list_runs
+from evalcore.storage.runs import list_runs, open_run
 from tests.support.service import UNCONFINED, Service, eval_body, service
 
 PASSES = {"kind": "equals", "expected": 1}
@@ -308,10 +308,8 @@ async def _committed_children(folder: Path, address: str, run_id: str) -> set[st
             final = set(rows)
     finally:
         await database.close()
-    if run.engine_run is None:
-        return final
     store = open_store(str(folder / ".evalcore"))
-    stored_run = planned_run(store, run.workflow_id, run.engine_run)
+    stored_run = open_run(store, run.workflow_id, run.engine_run)
     shards = await asyncio.to_thread(lambda: [*committed_results(stored_run, set())])
     stored = {result.eval_id for _, results in shards for result in results}
     assert final <= stored

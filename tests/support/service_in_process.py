@@ -1,4 +1,4 @@
-"""The service's application in the test's own process: real parts, no server, no port."""
+"""The service's application in the test's own process: real context, no server, no port."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 
 from evalcore.service.app import create_application
-from evalcore.service.auth import RateLimiter, Tokens
-from evalcore.service.context import Parts, open_caller
+from evalcore.service.auth import Caller, RateLimiter, Scope, Tokens
+from evalcore.service.context import Context
 from evalcore.service.db import open_database, upgrade
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import ObjectStore
@@ -23,28 +23,26 @@ _RUNS = "/v1/workflows/evals/runs"
 
 
 @asynccontextmanager
-async def service_parts(
+async def service_context(
     folder: Path,
     *,
     address: str | None = None,
     store: ObjectStore | None = None,
-    lease_s: float = 15.0,
     allowed_hosts: tuple[str, ...] = (),
-) -> AsyncIterator[Parts]:
-    """Give the parts of a service without tokens and without workers, on SQLite by default."""
+) -> AsyncIterator[Context]:
+    """Give what a service has, without tokens and without workers, on SQLite by default."""
     database = open_database(address or str(folder / "evalcore.db"))
     await upgrade(database)
-    parts = Parts(
+    context = Context(
         database=database,
         store=store or LocalStore(folder / "store"),
         tokens=Tokens(database),
         rates=RateLimiter(0),
-        open_to=await open_caller(database),
-        lease_s=lease_s,
+        open_to=Caller(Scope.ADMIN),
         allowed_hosts=allowed_hosts,
     )
     try:
-        yield parts
+        yield context
     finally:
         await database.close()
 
@@ -92,15 +90,15 @@ class Requests:
 
 
 @asynccontextmanager
-async def requests_to(parts: Parts) -> AsyncIterator[Requests]:
-    """Run the application and the workers of the parts; give its requests."""
-    application = create_application(parts)
+async def requests_to(context: Context) -> AsyncIterator[Requests]:
+    """Run the application and the workers of the service; give its requests."""
+    application = create_application(context)
     transport = httpx.ASGITransport(application, raise_app_exceptions=False)
-    for worker in parts.workers:
+    for worker in context.workers:
         await worker.start()
     try:
         async with httpx.AsyncClient(transport=transport, base_url=URL) as client:
             yield Requests(client)
     finally:
-        for worker in parts.workers:
+        for worker in context.workers:
             await worker.stop()

@@ -12,7 +12,7 @@ import pytest
 from evalcore.cli.main import cli
 from evalcore.service.app import create_application
 from evalcore.service.auth import RateLimiter, Tokens
-from evalcore.service.context import Parts
+from evalcore.service.context import Context
 from evalcore.service.db import open_database
 from evalcore.storage.address import open_store
 
@@ -29,8 +29,8 @@ MODULES = (
 def openapi(tmp_path: Path) -> dict[str, Any]:
     database = open_database(f"sqlite:///{tmp_path}/evalcore.db")
     store = open_store(str(tmp_path / "store"))
-    parts = Parts(database, store, Tokens(database), RateLimiter(0))
-    return create_application(parts).openapi()
+    context = Context(database, store, Tokens(database), RateLimiter(0))
+    return create_application(context).openapi()
 
 
 def test_the_page_names_the_operations_of_the_openapi_document(openapi: dict[str, Any]) -> None:

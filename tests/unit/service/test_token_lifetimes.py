@@ -52,11 +52,11 @@ async def refused(checking: Awaitable[Any]) -> tuple[int, str]:
 
 def test_a_token_works_until_it_expires(with_keys: Callable[[Talk], None]) -> None:
     async def talk(keys: Keys) -> None:
-        issued = await keys.one.issue("p", "nightly", Scope.READ, timedelta(days=1))
+        issued = await keys.one.issue("nightly", Scope.READ, timedelta(days=1))
         assert issued.expires_at == keys.now + timedelta(days=1)
         keys.now += timedelta(hours=23)
         caller = await keys.one.check(issued.secret)
-        assert caller == Caller(caller.project_id, Scope.READ, issued.id)
+        assert caller == Caller(Scope.READ, issued.id)
         keys.now += timedelta(hours=1)
         # The replica that has just checked it does not wait for a minute.
         for replica in (keys.one, keys.two):
@@ -68,7 +68,7 @@ def test_a_token_works_until_it_expires(with_keys: Callable[[Talk], None]) -> No
 
 def test_a_revoked_token_is_refused_by_every_replica(with_keys: Callable[[Talk], None]) -> None:
     async def talk(keys: Keys) -> None:
-        issued = await keys.one.issue("p", "lost", Scope.ADMIN)
+        issued = await keys.one.issue("lost", Scope.ADMIN)
         await keys.two.check(issued.secret)
         await keys.one.revoke(issued.id)
         assert (await refused(keys.one.check(issued.secret)))[0] == 401
@@ -84,22 +84,20 @@ def test_a_revoked_token_is_refused_by_every_replica(with_keys: Callable[[Talk],
 
 def test_rotation_is_a_new_token_beside_the_old_one(with_keys: Callable[[Talk], None]) -> None:
     async def talk(keys: Keys) -> None:
-        old = await keys.one.issue("p", "ci", Scope.WRITE)
-        new = await keys.one.issue("p", "ci", Scope.WRITE)
+        old = await keys.one.issue("ci", Scope.WORKFLOWS)
+        new = await keys.one.issue("ci", Scope.WORKFLOWS)
         assert old.secret != new.secret
-        before, after = await keys.one.check(old.secret), await keys.one.check(new.secret)
-        assert before.project_id == after.project_id
         await keys.one.revoke(old.id)
         assert (await refused(keys.one.check(old.secret)))[0] == 401
-        assert (await keys.one.check(new.secret)).scope is Scope.WRITE
+        assert (await keys.one.check(new.secret)).scope is Scope.WORKFLOWS
 
     with_keys(talk)
 
 
 def test_only_the_whole_token_is_one(with_keys: Callable[[Talk], None]) -> None:
     async def talk(keys: Keys) -> None:
-        one = await keys.one.issue("p", "a", Scope.WRITE)
-        other = await keys.one.issue("q", "b", Scope.ADMIN)
+        one = await keys.one.issue("a", Scope.WORKFLOWS)
+        other = await keys.one.issue("b", Scope.ADMIN)
         _, short, secret = one.secret.split("_", 2)
         _, foreign, _ = other.secret.split("_", 2)
         wrong = [
@@ -121,7 +119,7 @@ def test_only_the_whole_token_is_one(with_keys: Callable[[Talk], None]) -> None:
 def test_a_scope_includes_those_before_it(scope: Scope) -> None:
     order = list(Scope)
     for asked in Scope:
-        caller = Caller("p", scope)
+        caller = Caller(scope)
         if order.index(asked) <= order.index(scope):
             caller.require(asked)
         else:

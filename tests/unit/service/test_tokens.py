@@ -38,7 +38,7 @@ def test_a_token_is_hashed_once_and_its_revocation_is_seen_within_5_s(
         database = open_database(str(tmp_path / "evalcore.db"))
         await upgrade(database)
         tokens = Tokens(database, lambda: seconds)
-        issued = await tokens.issue("one", "test", Scope.READ)
+        issued = await tokens.issue("test", Scope.READ)
         callers = await asyncio.gather(*(tokens.check(issued.secret) for _ in range(20)))
         assert {caller.token_id for caller in callers} == {issued.id}
         seconds = 6.0
@@ -63,7 +63,7 @@ def test_a_wrong_secret_is_refused_each_time(
         database = open_database(str(tmp_path / "evalcore.db"))
         await upgrade(database)
         tokens = Tokens(database)
-        issued = await tokens.issue("one", "test", Scope.READ)
+        issued = await tokens.issue("test", Scope.READ)
         for _ in range(2):
             with pytest.raises(ServiceError, match="does not exist"):
                 await tokens.check(issued.secret + "x")

@@ -1,4 +1,4 @@
-"""The story that the examples of the OpenAPI document tell: every operation once, in order."""
+"""A story of the service: every operation once, in order; `service_story.json` has its answers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import re
 import string
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import orjson
 
-from evalcore.service.openapi_examples import OperationExample
 from tests.support.service import Service
 
 DEFINITION: Mapping[str, Any] = {
@@ -45,10 +44,19 @@ VENDOR: Mapping[str, Any] = {
     "condition": {"kind": "contains", "expected": "Acme"},
     "label": "vendor includes Acme",
 }
-_ID = re.compile(r"\b(proj|wf|draft|wfrun|step|file|wfnodeeval|assert|wfevalrun|wfresult)_\w{22}\b")
+_ID = re.compile(r"\b(wf|draft|wfrun|step|file|wfnodeeval|assert|wfevalrun|wfresult)_\w{22}\b")
 _TIME = re.compile(r'"\d{4}-\d\d-\d\dT[\d:.]+Z"')
 _DURATION = re.compile(r'"duration_ms":\d+')
 _LETTERS = string.ascii_letters + string.digits
+
+
+class OperationExample(TypedDict):
+    """A request and its answer; `body` and `answer` are null where there is none."""
+
+    parameters: dict[str, Any]
+    body: Any
+    status: int
+    answer: Any
 
 
 class Story:

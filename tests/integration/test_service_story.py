@@ -1,4 +1,4 @@
-"""The examples in the OpenAPI document: one for each operation, and the service answers so."""
+"""The contract of the wire: every operation once, and the service answers as it did."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import jsonschema
 import orjson
 import pytest
 
-import evalcore.service
-from evalcore.service.openapi_examples import FILE, read_examples
-from tests.support.openapi_story import Story, same_each_time, tell_all
+from tests.support import service_story
 from tests.support.service import local_service
+from tests.support.service_story import Story, same_each_time, tell_all
 
+STORY = Path(service_story.__file__).with_suffix(".json")
 # Answers without JSON.
 PLAIN = {"operations_metrics", "files_content", "evals_delete", "workflows_delete"}
 
@@ -41,24 +41,24 @@ def test_the_service_answers_as_the_examples_say(
     told = same_each_time(story.examples)
     if os.environ.get("EVALCORE_WRITE_EXAMPLES"):
         text = orjson.dumps(told, option=orjson.OPT_INDENT_2).decode()
-        (Path(evalcore.service.__path__[0]) / FILE).write_text(text + "\n", "utf-8")
-    assert told == read_examples()
+        STORY.write_text(text + "\n", "utf-8")
+    assert told == orjson.loads(STORY.read_bytes())
 
 
-def test_every_operation_has_an_example_that_fits_its_schema(document: Mapping[str, Any]) -> None:
+def test_the_answers_fit_the_openapi_document(document: Mapping[str, Any]) -> None:
     shapes = {"components": document["components"]}
+    examples = orjson.loads(STORY.read_bytes())
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            where = f"{method} {path}"
-            if "application/json" in operation.get("requestBody", {}).get("content", {}):
-                content = operation["requestBody"]["content"]["application/json"]
-                jsonschema.validate(content["example"], content["schema"] | shapes)
+            told = examples[operation["operationId"]]
+            body = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            if body is not None:
+                schema = body["schema"] | shapes
+                jsonschema.validate(told["body"], schema)
+                name = body["schema"]["$ref"].rpartition("/")[2]
+                (example,) = document["components"]["schemas"][name]["examples"]
+                jsonschema.validate(example, schema)
             if operation["operationId"] not in PLAIN:
-                (answer,) = (
-                    response["content"]["application/json"]
-                    for status, response in operation["responses"].items()
-                    if status.startswith("2")
-                )
-                jsonschema.validate(answer["example"], answer["schema"] | shapes)
-            for parameter in operation.get("parameters", ()):
-                assert "example" in parameter or not parameter.get("required"), where
+                answer = operation["responses"][str(told["status"])]["content"]["application/json"]
+                jsonschema.validate(told["answer"], answer["schema"] | shapes)
+            assert operation["summary"], f"{method} {path}"

@@ -1,1 +1,0 @@
-"""The paths of the API, one file for each resource."""

@@ -261,14 +261,15 @@ ChosenTrend = Annotated[TrendQuery, Query()]
 def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the picture of the chosen trend."""
     trend = _chosen_trend(site, suite, query)
-    picture = site.pictures.get(trend, lambda: draw_svg(trend))
+    picture = site.pictures.get(("svg", trend), lambda: draw_svg(trend))
     return Response(picture, media_type="image/svg+xml", headers=query.headers)
 
 
 @router.get("/suites/{suite}/trend.json")
 def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the chosen trend as a Vega-Lite chart."""
-    chart = orjson.dumps(trend_spec(_chosen_trend(site, suite, query)))
+    trend = _chosen_trend(site, suite, query)
+    chart = site.pictures.get(("json", trend), lambda: orjson.dumps(trend_spec(trend)))
     return Response(chart, media_type="application/json", headers=query.headers)
 
 

@@ -23,11 +23,9 @@ from evalcore.formats.rows import RawTest
 from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
-    LimitsShape,
-    Reducers,
     SectionReader,
+    SharedKeys,
     UniqueIds,
-    WrittenGate,
     check_required_cases,
 )
 from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool_rows, suite_tests
@@ -52,10 +50,7 @@ from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import (
     CALLABLE,
-    Count,
     ParameterError,
-    Repetitions,
-    Share,
     Text,
     adapter,
     camel_case,
@@ -105,29 +100,18 @@ class SuiteVariant(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class SuiteLevel(TypedDict, total=False):
+class SuiteLevel(SharedKeys, total=False):
     """A suite without its cases."""
 
-    name: Text
     description: str | None
     version: str | float | int
     flow: Required[Annotated[str, Field(min_length=1)] | dict[str, Any]]
     primary_output: Text
     variants: Annotated[list[SuiteVariant], Field(min_length=1)]
     assertions: list[Any] | None
-    baseline: Text | None
     scorers: list[Any]
-    gates: list[WrittenGate]
     targets: list[TargetShape]
     columns: dict[str, Text]
-    iterations: Repetitions
-    reducer: Reducers
-    k: Count
-    errors: Literal["fail", "zero", "exclude"]
-    max_error_share: Share
-    truncated: Literal["keep", "error"]
-    limits: LimitsShape
-    tags: list[str]
     evalcore: EvalcoreSection
 
 
@@ -537,20 +521,7 @@ class FlowReader:
         return {**laid, **own}
 
 
-_SHARED = (
-    "name",
-    "variants",
-    "baseline",
-    "iterations",
-    "reducer",
-    "k",
-    "gates",
-    "errors",
-    "max_error_share",
-    "truncated",
-    "limits",
-    "tags",
-)
+_SHARED: Final = ("variants", *fields_of(SharedKeys))
 
 
 def load_suite_file(document: Document, path: Path, options: LoadOptions) -> Suite:

@@ -1,4 +1,4 @@
-"""The section `evalcore:` of the formats: `iterations` (a number, `auto`, `auto:MAX`), `evidence`."""
+"""The section `evalcore:` of the formats: `iterations` (a number, `auto`) and `evidence`."""
 
 from __future__ import annotations
 

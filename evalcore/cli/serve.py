@@ -75,6 +75,8 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         context.obj = database
         return
+    if not options["insecure"]:
+        _require_extra()
     with ended_by_interrupt():
         serve_until_stopped(ServeOptions(database=database, **options), settings())
 
@@ -142,11 +144,22 @@ def revoke(database: str, token_id: str) -> None:
     click.echo(f"revoked {token_id}")
 
 
+def _require_extra() -> None:
+    """Raise `UsageError` where the packages for tokens are not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("argon2") is None:
+        extra = "pip install 'evalcore-pipeline[service]'"
+        raise UsageError(f"a service with tokens needs the extra 'service': {extra}")
+
+
 def _with_tokens(database: str, call: Any) -> Any:
     from evalcore.errors import UsageError
     from evalcore.service.auth import Tokens
     from evalcore.service.db import open_database, upgrade
     from evalcore.service.errors import ServiceError
+
+    _require_extra()
 
     async def run() -> Any:
         opened = open_database(database)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -30,9 +30,7 @@ from evalcore.shapes import (
     Text,
     Weight,
     adapter,
-    snake_case,
 )
-from evalcore.wording import did_you_mean, known_names
 
 _Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
@@ -178,7 +176,7 @@ class GateQuestion(NamedTuple):
 
 
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
-    """Return the question; keys may be in camelCase, unknown ones are left alone (`unread_keys`).
+    """Return the question; keys may be in camelCase, unknown ones are left alone.
 
     Raises `LoadError` with every mistake of the results, or `ParameterError`.
     """
@@ -206,22 +204,6 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
             for number, run in enumerate(question.history, 1)
         ),
     )
-
-
-def unread_keys(raw: Any) -> Iterator[str]:
-    """Yield a warning for each key of a result and of the thresholds that nothing reads."""
-    try:
-        question: _Question = adapter(_Question).validate_python(raw)
-    except ValidationError:
-        return
-    runs = (question, *question.history)
-    results = [result for run in runs for variant in run.variants for result in variant.cases]
-    for where, parts in (("a result's", results), ("thresholds'", [question.thresholds])):
-        unread = (snake_case(key) for part in parts for key in part.model_extra or ())
-        for key in dict.fromkeys(unread):
-            names = type(parts[0]).model_fields
-            hint = did_you_mean(key, names) or f" {known_names(names)}"
-            yield f"{where} '{key}' is not read.{hint}"
 
 
 def _given_run(name: str, run: _Run) -> GivenRun:

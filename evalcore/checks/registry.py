@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from enum import Flag, auto
 from functools import cache, cached_property
-from itertools import chain
 from typing import (
     TYPE_CHECKING,
     Annotated,

@@ -146,7 +146,7 @@ class NamedTool:
     """A tool from further out, imported under a name."""
 
     def __init__(self, name: str, tool: Tool) -> None:
-        self.name = name
+        self.name, self.description, self.schema = name, tool.description, tool.schema
         self.waits, self.parameters, self.call = tool.waits, tool.parameters, tool.call
 
 

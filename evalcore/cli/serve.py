@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,6 +76,8 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         context.obj = database
         return
+    if not options["insecure"]:
+        _require_extra()
     with ended_by_interrupt():
         serve_until_stopped(ServeOptions(database=database, **options), settings())
 
@@ -142,11 +145,22 @@ def revoke(database: str, token_id: str) -> None:
     click.echo(f"revoked {token_id}")
 
 
+def _require_extra() -> None:
+    """Raise `UsageError` where the packages for tokens are not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("argon2") is None:
+        extra = "pip install 'evalcore-pipeline[service]'"
+        raise UsageError(f"a service with tokens needs the extra 'service': {extra}")
+
+
 def _with_tokens(database: str, call: Any) -> Any:
     from evalcore.errors import UsageError
     from evalcore.service.auth import Tokens
     from evalcore.service.db import open_database, upgrade
     from evalcore.service.errors import ServiceError
+
+    _require_extra()
 
     async def run() -> Any:
         opened = open_database(database)
@@ -176,9 +190,19 @@ server_option = click.option(
 @click.pass_context
 def evals(context: click.Context, server: str) -> None:
     """Create, list, run saved evals of a service."""
-    from evalcore.client import Client
+    context.obj = server
 
-    context.obj = context.with_resource(Client(server, os.environ.get("EVALCORE_TOKEN") or None))
+
+def _pass_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Call the command with a client of the service; help imports none."""
+
+    def called(context: click.Context, /, **flags: Any) -> Any:
+        from evalcore.client import Client
+
+        with Client(context.obj, os.environ.get("EVALCORE_TOKEN") or None) as client:
+            return command(client, **flags)
+
+    return click.pass_context(update_wrapper(called, command))
 
 
 _file_argument = click.argument(
@@ -190,7 +214,7 @@ _workflow_argument = click.argument("workflow_id", metavar="WORKFLOW")
 
 @evals.command("create")
 @_file_argument
-@click.pass_obj
+@_pass_client
 def create_eval(client: Client, file: Path) -> None:
     """Save the eval of FILE (JSON or YAML, as the API takes it)."""
     from evalcore.service.models import CreateEval
@@ -201,7 +225,7 @@ def create_eval(client: Client, file: Path) -> None:
 @evals.command("list")
 @_workflow_argument
 @json_option
-@click.pass_obj
+@_pass_client
 def list_evals(client: Client, workflow_id: str, as_json: bool) -> None:
     """List the evals of a workflow with their drift and their latest outcome."""
     for row in client.evals.list(workflow_id):
@@ -218,7 +242,7 @@ def list_evals(client: Client, workflow_id: str, as_json: bool) -> None:
 
 @evals.command("get")
 @_eval_argument
-@click.pass_obj
+@_pass_client
 def get_eval(client: Client, eval_id: str) -> None:
     """Print one eval as JSON."""
     _show(client.evals.get(eval_id))
@@ -227,7 +251,7 @@ def get_eval(client: Client, eval_id: str) -> None:
 @evals.command("update")
 @_eval_argument
 @_file_argument
-@click.pass_obj
+@_pass_client
 def update_eval(client: Client, eval_id: str, file: Path) -> None:
     """Change the fields of an eval that FILE names."""
     from evalcore.service.models import UpdateEval
@@ -237,7 +261,7 @@ def update_eval(client: Client, eval_id: str, file: Path) -> None:
 
 @evals.command("delete")
 @_eval_argument
-@click.pass_obj
+@_pass_client
 def delete_eval(client: Client, eval_id: str) -> None:
     """Delete an eval; its results stay."""
     client.evals.delete(eval_id)
@@ -251,7 +275,7 @@ def delete_eval(client: Client, eval_id: str) -> None:
 @click.option("--wait", is_flag=True, help="Wait for the end; the exit code says how it was.")
 @click.option("--idempotency-key", help="The same key gives the same run.")
 @json_option
-@click.pass_obj
+@_pass_client
 def run_evals(
     client: Client,
     workflow_id: str,
@@ -290,7 +314,7 @@ def run_evals(
 @evals.command("results")
 @click.argument("run_id", metavar="RUN")
 @json_option
-@click.pass_obj
+@_pass_client
 def list_results(client: Client, run_id: str, as_json: bool) -> None:
     """List the results of a run."""
     for row in client.results.list(run_id=run_id):
@@ -311,7 +335,7 @@ def list_results(client: Client, run_id: str, as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to FILE: JSON if it ends in .json, else YAML.",
 )
-@click.pass_obj
+@_pass_client
 def export_evals(client: Client, workflow_id: str, output: Path | None) -> None:
     """Write a workflow and its saved evals as a file that `evalcore run` executes."""
     from evalcore.formats.saved_evals import file_of, saved_evals_text
@@ -331,7 +355,7 @@ def export_evals(client: Client, workflow_id: str, output: Path | None) -> None:
 @click.option("--workflow", "workflow_id", metavar="ID", help="Import into this workflow.")
 @click.option("--dry-run", is_flag=True, help="Only print what would change.")
 @json_option
-@click.pass_obj
+@_pass_client
 def import_evals(
     client: Client, file: Path, workflow_id: str | None, dry_run: bool, as_json: bool
 ) -> None:

@@ -104,7 +104,6 @@ class AssertionReader:
 
     `notes` collects what is no mistake. `programs` are types of a test file that programs define,
     `templates` opens what it includes.
-    `path_warnings` are about paths of a suite that can hold nothing.
     """
 
     def __init__(
@@ -115,7 +114,6 @@ class AssertionReader:
         programs: Mapping[str, ProgramAssertion] | None = None,
         templates: AssertionTemplates | None = None,
     ) -> None:
-        self.path_warnings: list[str] = []
         # Whether `${{ … }}` is text in what is read.
         self.verbatim = False
         self._graders, self._dialect, self._notes = graders, dialect, notes
@@ -426,8 +424,8 @@ class AssertionReader:
             return
         if root not in ROOTS:
             text = f"path '{path}' finds nothing: a path begins with {', '.join(ROOTS)}"
-            if text not in self.path_warnings:
-                self.path_warnings.append(text)
+            if self._notes is not None:
+                self._notes.add(text, (*loc, "path"), problems)
 
 
 def bare_type(name: str) -> str:

@@ -153,22 +153,28 @@ class AnnotationShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class EvalcoreSection(TypedDict, total=False):
-    """What evalcore adds to a format: repetitions, gates, policies."""
+class SharedKeys(TypedDict, total=False):
+    """Keys of the section that a suite file also has as its own."""
 
     name: Text
-    variants: Annotated[list[VariantShape], Field(min_length=1)]
-    baseline: Text
+    baseline: Text | None
     iterations: Repetitions
     reducer: Reducers
     k: Count
-    threshold: Share
     gates: list[WrittenGate]
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share
     truncated: Literal["keep", "error"]
     limits: LimitsShape
     tags: list[str]
+
+
+@with_config(STRICT)
+class EvalcoreSection(SharedKeys, total=False):
+    """What evalcore adds to a format: repetitions, gates, policies."""
+
+    variants: Annotated[list[VariantShape], Field(min_length=1)]
+    threshold: Share
     cluster: Text
     stop_when_decided: bool
     notify: NotifyShape

@@ -312,6 +312,36 @@ def variant(
     return FlowVariant(id, provider, model, own, listed)
 
 
+def human(
+    question: str,
+    *,
+    labels: Sequence[str] | None = None,
+    expected: str | None = None,
+    scale: Sequence[int] | None = None,
+    min_score: float | None = None,
+    annotators: int = 1,
+    required: bool | float = False,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the assertion as a suite file would write it; `define_suite` finds its mistakes.
+
+    Either `labels` with the one that is `expected`, or a `scale` with the least mean that passes.
+    `more` are `instructions`, `name`, `weight`, `metric`, `path` (docs/reference/annotations.md).
+    """
+    written = {
+        "type": "human",
+        "question": question,
+        "annotators": annotators,
+        "required": None if required is False else required,
+        "labels": labels and list(labels),
+        "expected": expected,
+        "scale": scale and list(scale),
+        "min_score": min_score,
+        **more,
+    }
+    return {key: value for key, value in written.items() if value is not None}
+
+
 def define_suite(
     name: str = "",
     flow: Flow | None = None,

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import click
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from evalcore.checks.registry import AssertionType, Dialect, assertion_types, find_check
 from evalcore.checks.scorers import SCORERS
+from evalcore.cli.main import SECTIONS, cli
 from evalcore.gates.registry import GATES
 from evalcore.history.columns import TABLES as HISTORY_TABLES
 from evalcore.shapes import choices_of, documented, parameters_of
@@ -91,6 +93,21 @@ def summary(shape: type[object]) -> str:
     return " ".join((shape.__doc__ or "").split("\n\n")[0].split())
 
 
+def commands_table() -> str:
+    """Return the commands, for docs/reference/command-line.md."""
+    rows = []
+    for title, commands in SECTIONS.items():
+        for name, (_, about) in commands.items():
+            command = cli.get_command(click.Context(cli), name)
+            below = command.commands if isinstance(command, click.Group) else {}
+            words = [f"{name} {each}" for each in sorted(below)] or [name]
+            if isinstance(command, click.Group) and command.invoke_without_command:
+                words.insert(0, name)
+            links = (f"[`{word}`](#evalcore-{word.replace(' ', '-')})" for word in words)
+            rows.append([title, ", ".join(links), about])
+    return _table("section | commands | does", rows)
+
+
 def fields_cell(shape: type[BaseModel], without: Collection[str] = ()) -> str:
     """Return the keys of a class, with the defaults that say much."""
     cells = []
@@ -128,6 +145,7 @@ def _table(heads: str, rows: Sequence[Sequence[str]]) -> str:
 
 REFERENCE = Path(__file__).resolve().parent.parent / "docs" / "reference"
 TABLES: dict[str, Callable[[], str]] = {
+    "commands": commands_table,
     "assertions": assertions_table,
     "gates": gates_table,
     "scorers": scorers_table,

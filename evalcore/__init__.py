@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from evalcore.history.query import History as history  # noqa: N813  (the call opens one)
     from evalcore.model.evidence import Artifact, Evidence, Metrics
     from evalcore.model.run import GateResult
-    from evalcore.suites.define import EvalSuite, SuiteError, define_suite, variant
-    from evalcore.suites.human import human
+    from evalcore.suites.define import EvalSuite, SuiteError, define_suite, human, variant
     from evalcore.suites.report import CaseResult, SuiteReport
     from evalcore.suites.run import run_suite, run_suite_async
     from evalcore.suites.workflow_evals import EvalRun, run_eval
@@ -60,7 +59,7 @@ _MODULES = {
     "SuiteError": "evalcore.suites.define",
     "SuiteReport": "evalcore.suites.report",
     "define_suite": "evalcore.suites.define",
-    "human": "evalcore.suites.human",
+    "human": "evalcore.suites.define",
     "run_eval": "evalcore.suites.workflow_evals",
     "run_suite": "evalcore.suites.run",
     "run_suite_async": "evalcore.suites.run",

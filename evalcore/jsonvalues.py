@@ -375,12 +375,7 @@ def _path_text(parts: tuple[Part, ...]) -> str:
     return text
 
 
-class _Absent:
-    def __repr__(self) -> str:
-        return "nothing"
-
-
-ABSENT: Final = _Absent()
+ABSENT: Final = object()
 
 
 def value_at(value: Any, path: str) -> Any:

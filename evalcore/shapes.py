@@ -527,10 +527,6 @@ class Declared(BaseModel):
         alias_generator=AliasGenerator(validation_alias=_either_case),
     )
 
-    def stored(self) -> dict[str, Any]:
-        """Return the fields as JSON values, under their own names: what a plan keeps."""
-        return self.model_dump(mode="json")
-
 
 STRICT: Final = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 

@@ -377,11 +377,14 @@ class JsonSchemaValid(Condition):
         return PASSED if mistake is None else failed(mistake)
 
 
-class StartsWith(Condition):
-    """The text begins with `expected`; case counts."""
-
+class _TextCondition(Condition):
     takes: ClassVar[tuple[type, ...]] = (str,)
     wanted: ClassVar[str] = "text"
+
+
+class StartsWith(_TextCondition):
+    """The text begins with `expected`; case counts."""
+
     wrong: ClassVar[str] = "{0} does not start with {1}"
 
     kind: Literal["starts_with"]
@@ -392,11 +395,9 @@ class StartsWith(Condition):
         return bool(value.startswith(self.expected))
 
 
-class EndsWith(Condition):
+class EndsWith(_TextCondition):
     """The text ends with `expected`; case counts."""
 
-    takes: ClassVar[tuple[type, ...]] = (str,)
-    wanted: ClassVar[str] = "text"
     wrong: ClassVar[str] = "{0} does not end with {1}"
 
     kind: Literal["ends_with"]
@@ -407,12 +408,10 @@ class EndsWith(Condition):
         return bool(value.endswith(self.expected))
 
 
-class MatchesRegex(Condition):
+class MatchesRegex(_TextCondition):
     """The whole text matches a regular expression of Python's dialect."""
 
     shown_field: ClassVar[str] = "pattern"
-    takes: ClassVar[tuple[type, ...]] = (str,)
-    wanted: ClassVar[str] = "text"
 
     kind: Literal["matches_regex"]
     pattern: str
@@ -436,7 +435,7 @@ class MatchesRegex(Condition):
         return f"{_brief(value)} does not match {quote_pattern(self.pattern)}"
 
 
-class SimilarityGte(Condition):
+class SimilarityGte(_TextCondition):
     """The similarity of the text and `reference` is at least `threshold`.
 
     `levenshtein` is 1 − distance / length of the longer text, `embeddings` the cosine of both
@@ -444,8 +443,6 @@ class SimilarityGte(Condition):
     """
 
     shown_field: ClassVar[str] = "reference"
-    takes: ClassVar[tuple[type, ...]] = (str,)
-    wanted: ClassVar[str] = "text"
 
     kind: Literal["similarity_gte"]
     reference: str
@@ -873,9 +870,7 @@ class EvalCondition(Check):
 
     async def check(self, subject: Subject) -> Verdict:
         """Return the verdict, with the whole assertion result in its details."""
-        assertion = EvalAssertion.model_construct(
-            id=self.id, target=self.target, condition=self.condition, label=self.label
-        )
+        assertion = EvalAssertion.model_construct(**vars(self))
         reading = await evaluate_assertion(
             assertion,
             block_handles(subject.evidence),

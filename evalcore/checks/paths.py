@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping
-from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from pydantic import Field
 
@@ -19,21 +19,12 @@ from evalcore.checks.json import NotJsonError, TransformError, apply_transform, 
 from evalcore.checks.registry import load_check
 from evalcore.checks.text import PatternCheck
 from evalcore.checks.tools import calls_of
-from evalcore.jsonvalues import PathSyntaxError, same_json
+from evalcore.jsonvalues import PathSyntaxError, Resolved, same_json
 from evalcore.model.assertion import PASSED, Outcome, Verdict, blocked, broken, failed
 from evalcore.model.evidence import PRIMARY_PATH, Evidence, MissingPath, error_texts, find_value
 from evalcore.model.scoring import is_below, reaches
 from evalcore.shapes import OrAbsent, Share, Text, Weight
 from evalcore.wording import QUOTED_LENGTH, counted, json_text, one_line, quote, shorten, value_text
-
-
-class _Value(NamedTuple):
-    value: Any
-
-    @property
-    def text(self) -> str:
-        """The value, anything but text as JSON."""
-        return value_text(self.value)
 
 
 class _PathCheck(Check):
@@ -48,7 +39,7 @@ class _PathCheck(Check):
     path: str | None = None
     negated: bool = False
 
-    def find(self, subject: Subject) -> _Value | Verdict:
+    def find(self, subject: Subject) -> Resolved | Verdict:
         """Return what stands at the path, or the verdict on its absence."""
         try:
             value = find_value(subject.evidence, PRIMARY_PATH if self.path is None else self.path)
@@ -58,7 +49,7 @@ class _PathCheck(Check):
             if self.negated:
                 return broken(str(value))
             return failed(str(value), actual="(missing)")
-        return _Value(value.value)
+        return value
 
 
 class OutputContains(_PathCheck):
@@ -75,7 +66,7 @@ class OutputContains(_PathCheck):
         if isinstance(value, Verdict):
             return value
         sought = value_text(self.value)
-        actual, members = value.text, value.value
+        actual, members = value_text(value.value), value.value
         is_list = isinstance(members, list | tuple)
         is_member = is_list and any(same_json(member, self.value) for member in members)
         if is_member or sought in actual:
@@ -96,7 +87,7 @@ class OutputEquals(_PathCheck):
         value = self.find(subject)
         if isinstance(value, Verdict):
             return value
-        value, expected, actual = value.value, self.value, value.text
+        value, expected, actual = value.value, self.value, value_text(value.value)
         is_output = self.path is None or self.path.startswith("output")
         if is_output and isinstance(value, str) and not isinstance(expected, str):
             try:
@@ -119,10 +110,11 @@ class OutputMatches(PatternCheck, _PathCheck):
         value = self.find(subject)
         if isinstance(value, Verdict):
             return value
-        verdict = self.match(value.text, subject.context.regex_timeout_s)
-        if verdict.outcome is Outcome.ERROR:
-            return verdict
-        return verdict._replace(actual=shorten(value.text))
+        text = value_text(value.value)
+        verdict = self.match(text, subject.context.regex_timeout_s)
+        return (
+            verdict if verdict.outcome is Outcome.ERROR else verdict._replace(actual=shorten(text))
+        )
 
 
 class AtPath(_PathCheck):
@@ -157,10 +149,11 @@ class AtPath(_PathCheck):
         verdict = self.inner_check.check(subject._replace(output=text))
         if isinstance(verdict, Verdict):
             return self.with_text(verdict, text)
-        return self._later(verdict, text)
 
-    async def _later(self, verdict: Awaitable[Verdict], text: str) -> Verdict:
-        return self.with_text(await verdict, text)
+        async def later() -> Verdict:
+            return self.with_text(await verdict, text)
+
+        return later()
 
     @property
     def inner_check(self) -> Check:
@@ -172,10 +165,11 @@ class AtPath(_PathCheck):
         value = self.find(subject)
         if isinstance(value, Verdict):
             return value
+        text = value_text(value.value)
         if self.transform is None:
-            return value.text
+            return text
         try:
-            return apply_transform(self.transform, value.text)
+            return apply_transform(self.transform, text)
         except TransformError as error:
             return broken(str(error))
 
@@ -276,7 +270,14 @@ class _Maximum(Check):
 
     def check(self, subject: Subject) -> Verdict:
         """Compare what was measured."""
-        return _at_most(getattr(subject.metrics, self.measure), self.threshold, self.unit)
+        measured = getattr(subject.metrics, self.measure)
+        if measured is None:
+            return blocked(NOT_MEASURED)
+        actual = f"{measured:.10g}{self.unit}"
+        expected = f"≤ {self.threshold:.10g}{self.unit}"
+        if not is_below(self.threshold, measured):
+            return Verdict(Outcome.PASSED, 1.0, actual=actual, expected=expected)
+        return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)
 
 
 class Cost(_Maximum):
@@ -374,16 +375,6 @@ class Unavailable(Check):
     def check(self, subject: Subject) -> Verdict:  # noqa: ARG002 - the signature of a check
         """Return the reason."""
         return broken(self.reason)
-
-
-def _at_most(measured: float | None, threshold: float, unit: str) -> Verdict:
-    if measured is None:
-        return blocked(NOT_MEASURED)
-    actual = f"{measured:.10g}{unit}"
-    expected = f"≤ {threshold:.10g}{unit}"
-    if not is_below(threshold, measured):
-        return Verdict(Outcome.PASSED, 1.0, actual=actual, expected=expected)
-    return failed(f"{actual}, expected {expected}", actual=actual, expected=expected)
 
 
 DEFAULT_TOLERANCE: Final = 0.2

@@ -140,17 +140,6 @@ def _reply(answer: JudgeAnswer) -> dict[str, Any]:
     return {**reply, "tokenUsage": usage}
 
 
-class GraderEnvironment(NamedTuple):
-    """The variables with their values, and those values that are secret."""
-
-    variables: dict[str, str]
-    secrets: tuple[str, ...]
-
-    def clean(self, text: str) -> str:
-        """Return the text without the secrets."""
-        return redact(text, self.secrets)
-
-
 def with_values(value: Any, folder: Path) -> Any:
     """Return what a program is told, in which the values of variables stand for their references.
 
@@ -184,8 +173,8 @@ def _filled(value: Any, replacement: Callable[[re.Match[str]], str]) -> Any:
     return value
 
 
-def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironment:
-    """Return the environment for `env:` as it is written in a suite of `folder`.
+def environment_of(written: Mapping[str, str], folder: Path) -> tuple[dict[str, str], set[str]]:
+    """Return the variables of `env:`, as a suite of `folder` writes it, and their secret values.
 
     What stands for a `${{ NAME }}` is secret, and what is called a secret. Raise `TargetError`
     that names a variable that may not be read or is not set.
@@ -193,8 +182,7 @@ def environment_of(written: Mapping[str, str], folder: Path) -> GraderEnvironmen
     values: dict[str, str] = with_values(dict(written), folder)
     secrets = {values[name] for name, text in written.items() if MARK in text}
     PROCESS.learn(secrets)
-    secrets |= {*telling_values(values)}
-    return GraderEnvironment(values, tuple(secrets))
+    return values, secrets | {*telling_values(values)}
 
 
 _MODES: Final = {"added": "new file mode 100644\n", "deleted": "deleted file mode 100644\n"}
@@ -498,7 +486,7 @@ async def run_grader(
     timeout_s = timeout_ms / 1000
     try:
         subject.context.imports.check_command("the grader")
-        environment = environment_of(env, subject.context.folder)
+        values, secrets = environment_of(env, subject.context.folder)
         command = with_values(command, subject.context.folder)
         if payload.get("config") is not None:
             payload = {**payload, "config": with_values(payload["config"], subject.context.folder)}
@@ -511,17 +499,17 @@ async def run_grader(
         stdin=json.dumps(payload, ensure_ascii=False, default=str).encode("utf-8", "replace"),
         cwd=subject.context.folder / (cwd or ""),
         timeout_s=timeout_s,
-        env={**dict.fromkeys(names, str(workspace)), **environment.variables, **variables},
+        env={**dict.fromkeys(names, str(workspace)), **values, **variables},
         output_limit=_OUTPUT_LIMIT,
         memory_limit=None if memory_mb is None else memory_mb << 20,
     )
-    tail = last_words(environment.clean(ended.stderr.decode(errors="replace")))
+    tail = last_words(redact(ended.stderr.decode(errors="replace"), secrets))
     if ended.exit_code and not tail:
-        tail = last_words(environment.clean(ended.stdout.decode(errors="replace")))
+        tail = last_words(redact(ended.stdout.decode(errors="replace"), secrets))
     if failure := ended.failure(timeout_s):
         return _failed(f"the grader {failure}", tail)
     try:
-        return read_answer(environment.clean(decoded(ended.stdout)))
+        return read_answer(redact(decoded(ended.stdout), secrets))
     except (ValueError, RecursionError) as error:
         return _failed(f"the grader's answer {error}", tail)
 

@@ -471,7 +471,11 @@ class AssertionType:
             own[key] = Required[hint] if is_required else hint
         own |= self._other_keys
         if self.dialect is Dialect.WORKFLOW:
-            return {key: _or_null(hint) for key, hint in own.items()}
+            # An optional key of a workflow file may be null.
+            return {
+                key: hint if get_origin(hint) is Required else Union[hint, None]  # noqa: UP007
+                for key, hint in own.items()
+            }
         return own
 
     def without_absent(self, written: Mapping[str, Any]) -> dict[str, Any]:
@@ -507,16 +511,9 @@ class AssertionType:
         names = (self.name, f"not-{self.name}")
         if self.dialect is not Dialect.TEST:
             return names
-        return tuple(dict.fromkeys(each for name in names for each in (name, _underscored(name))))
-
-
-def _underscored(name: str) -> str:
-    return name.replace("-", "_")
-
-
-def _or_null(hint: Any) -> Any:
-    """Return the type of a key of a workflow file: an optional one may be null."""
-    return hint if get_origin(hint) is Required else Union[hint, None]  # noqa: UP007 - a value
+        return tuple(
+            dict.fromkeys(each for name in names for each in (name, name.replace("-", "_")))
+        )
 
 
 @cache

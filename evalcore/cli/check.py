@@ -1,4 +1,4 @@
-"""Which Python a suite declares and cannot be imported, with the line that declares it."""
+"""`evalcore validate` and `evalcore plan`: everything short of executing."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
-import orjson
 
 from evalcore.cli.loading import (
     Named,
@@ -30,22 +29,29 @@ from evalcore.cli.options import (
     store_option,
     suite_options,
 )
-from evalcore.cli.output import one_line
+from evalcore.cli.output import emit, say, warn
 from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.documents import read_document
 from evalcore.formats.options import LoadOptions
-from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Suite
 from evalcore.pipeline.acceptance import DemandKind, demands_of
 from evalcore.pipeline.plan import PlanOptions, plan_size
 from evalcore.pipeline.power import plan_power, power_lines
-from evalcore.report.document import on_one_line
 from evalcore.statistics.intervals import PowerTest
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import Loc, counted, path_text
 
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
+# What a shell does more with than start one program.
+_SHELL: Final = re.compile(r"[|&;<>()$`*?~#\n\\]")
+_INTERPRETER: Final = re.compile(
+    r"(?:python|pypy)[\d.]*|uv|uvx|poetry|pipenv|node|npx|tsx|ts-node|bun|bunx|deno|pnpm|yarn"
+    r"|bash|sh|zsh|dash|ruby|perl|php|lua|Rscript|env"
+)
+_SCRIPT: Final = re.compile(r".+\.(py|js|mjs|cjs|ts|mts|sh|rb|pl|php|lua|R)")
+# What stands after these is code or a module.
+_CODE: Final = frozenset({"-c", "-e", "-m", "-p", "--eval", "--print"})
 
 
 def check_modules(suite: Suite, file: str) -> None:
@@ -102,49 +108,43 @@ def _locations(value: Any, text: str, loc: Loc) -> Iterator[Loc]:
             yield from _locations(member, text, (*loc, index))
 
 
-_TARGETS: Final = frozenset({"cli", "command"})
-# What a shell does more with than start one program.
-_SHELL: Final = re.compile(r"[|&;<>()$`*?~#\n\\]")
-_INTERPRETER: Final = re.compile(
-    r"(?:python|pypy)[\d.]*|uv|uvx|poetry|pipenv|node|npx|tsx|ts-node|bun|bunx|deno|pnpm|yarn"
-    r"|bash|sh|zsh|dash|ruby|perl|php|lua|Rscript|env"
-)
-_SCRIPT: Final = re.compile(r".+\.(py|js|mjs|cjs|ts|mts|sh|rb|pl|php|lua|R)")
-# What stands after these is code or a module.
-_CODE: Final = frozenset({"-c", "-e", "-m", "-p", "--eval", "--print"})
-
-_CHECK: Final = Assertion._fields.index("check")
-_PARAMS: Final = Assertion._fields.index("params")
-
-
-class _Named(NamedTuple):
-    """A command as it is written, the folder that it starts in, and who names it."""
-
-    command: str | Sequence[str]
-    cwd: str
-    where: str
-
-
 def missing_programs(suite: Suite, file: str) -> tuple[Problem, ...]:
     """Return the files of programs that grade or answer, and that are missing.
 
     Nothing is started. A suite with workspaces is not judged: its hooks may write such files, and
     targets start in the workspace.
     """
-    folder = Path(suite.definition.source.folder)
-    missing: dict[str, tuple[_Named, str]] = {}
-    for named in _commands(suite):
-        program = program_file(named.command)
-        if program is None or (folder / named.cwd / program).exists():
-            continue
-        text = named.command if isinstance(named.command, str) else program
-        missing.setdefault(text, (named, program))
-    if not missing or any(case.workspace for case in suite.cases):
+    if any(case.workspace for case in suite.cases):
         return ()
-    return tuple(
-        problem_of(file, text, named.where, _message(folder / named.cwd, program))
-        for text, (named, program) in missing.items()
-    )
+    missing: dict[str, Problem] = {}
+    for options, where in _commands(suite):
+        command, cwd = options.get("command"), options.get("cwd") or ""
+        folder = Path(suite.definition.source.folder) / str(cwd)
+        program = None if command is None else program_file(command)
+        if program is not None and not (folder / program).exists():
+            text = command if isinstance(command, str) else program
+            message = f"there is no file '{program}' in {folder}, which the command starts"
+            missing.setdefault(text, problem_of(file, text, where, message))
+    return tuple(missing.values())
+
+
+def _commands(suite: Suite) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the options that have a `command` to start, and who names it."""
+    for name, target in suite.definition.targets.items():
+        if target.kind in {"cli", "command"}:
+            for options in (target.options, target.options.get("healthcheck")):
+                if isinstance(options, Mapping):
+                    yield options, f"target '{name}'"
+    # Cases of one part share equal assertions.
+    named = {id(each): (each, case.id) for case in suite.cases for each in case.assertions}
+    for assertion, case_id in named.values():
+        params = assertion.params
+        for options in (
+            params if assertion.check == "code-grader" else {},
+            params.get("aggregator"),
+        ):
+            if isinstance(options, Mapping):
+                yield options, f"case '{case_id}'"
 
 
 def program_file(command: str | Sequence[str]) -> str | None:
@@ -175,60 +175,6 @@ def program_file(command: str | Sequence[str]) -> str | None:
     return None
 
 
-def _commands(suite: Suite) -> Iterator[_Named]:
-    for name, target in suite.definition.targets.items():
-        if target.kind in _TARGETS:
-            yield from _of_mapping(target.options, f"target '{name}'")
-            yield from _of_mapping(target.options.get("healthcheck"), f"target '{name}'")
-    judged: set[int] = set()
-    for case in suite.cases:
-        for assertion in case.assertions:
-            # Cases of one part share equal assertions.
-            if id(assertion) not in judged:
-                judged.add(id(assertion))
-                yield from _of_check(assertion.check, assertion.params, f"case '{case.id}'")
-
-
-def _of_check(check: str, params: Mapping[str, Any], where: str) -> Iterator[_Named]:
-    """Yield the commands of a check; what it compares may have a `command`, too."""
-    inner, fields = params.get("check"), params.get("params")
-    if isinstance(inner, str) and isinstance(fields, Mapping):
-        yield from _of_check(inner, fields, where)
-    if check == "code-grader":
-        yield from _of_mapping(params, where)
-    yield from _of_mapping(params.get("aggregator"), where)
-    yield from _of_mapping(params.get("prompt"), where)
-    for value in params.values():
-        for member in value if isinstance(value, list | tuple) else ():
-            if isinstance(member, list | tuple) and len(member) > _PARAMS:
-                yield from _of_member(member, where)
-
-
-def _of_member(fields: Sequence[Any], where: str) -> Iterator[_Named]:
-    """Yield the commands of an assertion that stands in another one as a list of its fields."""
-    check, params = fields[_CHECK], fields[_PARAMS]
-    if isinstance(check, str) and isinstance(params, Mapping):
-        yield from _of_check(check, params, where)
-
-
-def _of_mapping(value: Any, where: str) -> Iterator[_Named]:
-    if not isinstance(value, Mapping):
-        return
-    command, cwd = value.get("command"), value.get("cwd")
-    is_array = isinstance(command, list | tuple) and all(isinstance(w, str) for w in command)
-    if isinstance(command, str) or (command and is_array):
-        yield _Named(command, cwd if isinstance(cwd, str) else "", where)
-
-
-def _message(start: Path, program: str) -> str:
-    return f"there is no file '{program}' in {start}, which the command starts"
-
-
-_SHARE = NumberRange(0, 1, min_open=True, max_open=True)
-_DROP = NumberRange(1e-6, 1, max_open=True)
-_POWER_HELP = "Probability with which it is found."
-
-
 @click.command()
 @suite_options
 @json_option
@@ -242,12 +188,25 @@ def validate(as_json: bool, suites: tuple[str, ...], **flags: Any) -> int:
         for entry, error in _validated(named, options):
             if error is not None:
                 worst = ExitCode.USAGE
-                if not as_json:
-                    click.echo(sanitize_terminal(str(error)), err=True)
+                problems = [
+                    {
+                        "file": each.file,
+                        "line": each.line,
+                        "path": each.path,
+                        "message": each.message,
+                    }
+                    for each in error.problems
+                ]
+                entry |= {"valid": False, "problems": problems}
             if as_json:
-                click.echo(on_one_line(orjson.dumps(entry).decode()))
-            elif entry["valid"]:
-                _show_valid(entry)
+                emit(entry, as_json, ())
+            elif error is not None:
+                click.echo(sanitize_terminal(str(error)), err=True)
+            else:
+                for warning in entry["warnings"]:
+                    warn(f"{named.path}: {warning}")
+                cases = counted(entry["cases"], "case")
+                say(f"{named.path}: valid, {entry['format']} '{entry['suite']}', {cases}")
     return int(worst)
 
 
@@ -259,11 +218,13 @@ def _validated(
     try:
         suites = load_named(named, options)
     except LoadError as error:
-        yield _invalid(sound, error), error
+        yield sound, error
         return
     except NoCaseLeftError as error:
-        reasons = tuple(Problem(error.suite, None, "", reason) for reason in error.reasons)
-        yield _invalid(sound, LoadError(reasons)), LoadError(reasons)
+        yield (
+            sound,
+            LoadError(tuple(Problem(error.suite, None, "", each) for each in error.reasons)),
+        )
         return
     for suite in suites:
         entry = sound | {
@@ -275,22 +236,15 @@ def _validated(
         try:
             check_baseline(suite.definition)
             check_modules(suite, named.path)
-            entry["warnings"] = _with_programs(suite, named.path, strict=options.strict)
+            # A build may make programs that are missing: these are warnings.
+            missing = missing_programs(suite, named.path)
+            if missing and options.strict:
+                raise LoadError(missing)
         except LoadError as error:
-            yield _invalid(entry, error), error
+            yield entry, error
         else:
+            entry["warnings"] = (*suite.warnings, *map(_warning, missing))
             yield entry, None
-
-
-def _with_programs(suite: Suite, file: str, *, strict: bool) -> tuple[str, ...]:
-    """Return a suite's warnings, those about missing programs last: a build may make them.
-
-    With `strict` these raise `LoadError`.
-    """
-    missing = missing_programs(suite, file)
-    if missing and strict:
-        raise LoadError(missing)
-    return (*suite.warnings, *map(_warning, missing))
 
 
 def _warning(problem: Problem) -> str:
@@ -298,45 +252,31 @@ def _warning(problem: Problem) -> str:
     return f"{line}{problem.path}: {problem.message}"
 
 
-def _invalid(entry: dict[str, Any], error: LoadError) -> dict[str, Any]:
-    return entry | {"valid": False, "problems": [_problem(problem) for problem in error.problems]}
-
-
-def _show_valid(entry: dict[str, Any]) -> None:
-    for warning in entry["warnings"]:
-        click.echo(one_line(f"Warning: {entry['file']}: {warning}"), err=True)
-    what = f"{entry['format']} '{entry['suite']}', {counted(entry['cases'], 'case')}"
-    click.echo(sanitize_terminal(f"{entry['file']}: valid, {what}"))
-
-
-def _problem(problem: Any) -> dict[str, Any]:
-    return {
-        "file": problem.file,
-        "line": problem.line,
-        "path": problem.path,
-        "message": problem.message,
-    }
-
-
 @click.command()
 @suite_options
 @click.option("--power", "with_power", is_flag=True, help="Show which drop of the score it finds.")
-@click.option("--delta", type=_DROP, default=0.03, show_default=True, help="Drop to be found.")
-@click.option("--power-level", type=_SHARE, default=0.8, show_default=True, help=_POWER_HELP)
-@click.option("--alpha", type=_SHARE, default=0.05, show_default=True, help="Level of the test.")
+@click.option(
+    "--delta",
+    type=NumberRange(1e-6, 1, max_open=True),
+    default=0.03,
+    show_default=True,
+    help="Drop to be found.",
+)
 @store_option
 @json_option
-def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any) -> None:
+def plan(
+    as_json: bool,
+    suites: tuple[str, ...],
+    with_power: bool,
+    delta: float,
+    store: str | None,
+    **flags: Any,
+) -> None:
     """Show what a run would execute: cases, variants, iterations, items, shards.
 
     With --power also which drop of the score two runs find, and how many cases or iterations a drop
     of --delta needs. Variances come from the suite's history, else they are assumed.
     """
-    with_power, drop = flags.pop("with_power"), flags.pop("delta")
-    test = PowerTest(alpha=flags.pop("alpha"), power=flags.pop("power_level"))
-    if test.quantiles() <= 0:
-        least = f"above {test.alpha / 2:g}: so often the test finds what is not there"
-        raise UsageError(f"--power-level: {test.power:g} is not {least}")
     for suite in load_suites(suites, load_options(flags, allow_imports=())):
         definition = suite.definition
         check_baseline(definition)
@@ -353,22 +293,19 @@ def plan(as_json: bool, suites: tuple[str, ...], store: str | None, **flags: Any
             "shard_size": size.shard_size,
             "gates": [{"gate": gate.gate, **gate.params} for gate in definition.policy.gates],
         }
-        power = None
-        if with_power:
-            power = plan_power(suite, size, chosen_store(store), test, drop)
-            described["power"] = power.as_json()
-        if as_json:
-            click.echo(on_one_line(orjson.dumps(described).decode()))
-            continue
-        click.echo(sanitize_terminal(f"{definition.name} ({definition.format})"))
         most = "up to " if size.by_round else ""
-        iterations = f"{most}{counted(size.iterations, 'iteration')}"
-        factors = f"{counted(size.cases, 'case')} × {counted(size.variants, 'variant')}"
-        items, shards = counted(size.items, "item"), counted(size.shards, "shard")
-        click.echo(f"  {factors} × {iterations} = {items} in {shards}")
-        for line in () if power is None else power_lines(power):
-            click.echo(f"  {line}")
+        lines = [
+            f"{definition.name} ({definition.format})",
+            f"  {counted(size.cases, 'case')} × {counted(size.variants, 'variant')} × "
+            f"{most}{counted(size.iterations, 'iteration')} = {counted(size.items, 'item')} in "
+            f"{counted(size.shards, 'shard')}",
+        ]
+        if with_power:
+            power = plan_power(suite, size, chosen_store(store), PowerTest(), delta)
+            described["power"] = power.as_json()
+            lines += [f"  {line}" for line in power_lines(power)]
         for case in suite.cases:
             answered = "given" if case.fixture is not None else case.target or "target"
-            text = f"  {case.id}  ({counted(len(case.assertions), 'assertion')}, {answered})"
-            click.echo(sanitize_terminal(text))
+            checks = counted(len(case.assertions), "assertion")
+            lines.append(f"  {case.id}  ({checks}, {answered})")
+        emit(described, as_json, lines)

@@ -5,35 +5,31 @@ from __future__ import annotations
 import asyncio
 import sys
 from codecs import BOM_UTF8
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import fields
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import orjson
 
 from evalcore.checks.base import CheckContext
-from evalcore.checks.grading import grade
 from evalcore.cli.options import import_option, settings
-from evalcore.cli.output import reserved_stdout
+from evalcore.cli.output import emit, reserved_stdout
 from evalcore.errors import EvalError, ExitCode, LoadError, UsageError
 from evalcore.formats.documents import parse_row, too_large_number
-from evalcore.formats.single_assertions import FORMATS, read_single
-from evalcore.formats.single_gate import read_question, unread_keys
 from evalcore.isolation.mode import Isolation, Workers
-from evalcore.judging.asking import NO_JUDGES, Judges
-from evalcore.model.assertion import Assertion, AssertionResult
+from evalcore.judging.asking import CannedJudges
 from evalcore.model.evidence import Evidence, Metrics
 from evalcore.model.suite import Case, Format
 from evalcore.model.summary import Difference
-from evalcore.pipeline.gates import DecideOptions, decide_question
-from evalcore.report.document import on_one_line
 from evalcore.shapes import ParameterError
+from evalcore.targets.answers import answer_evidence, is_whole_evidence
 from evalcore.targets.work import json_text
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
-from evalcore.wording import describe, did_you_mean, known_names
+from evalcore.wording import describe
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool
@@ -47,54 +43,38 @@ class NoQuestionError(Exception):
         self.identity = identity
 
 
-def answer_lines(
-    answer: Callable[[Any], Mapping[str, Any]],
-    refuse: Callable[[object, str], Mapping[str, Any]],
-    unread: Callable[[Any], Iterable[str]],
-) -> ExitCode:
+Answer = Callable[[Any], Mapping[str, Any]]
+Refuse = Callable[[object, str], Mapping[str, Any]]
+
+
+def answer_lines(answer: Answer, refuse: Refuse) -> ExitCode:
     """Print an answer for each line of standard input that is not blank; return the exit code.
 
-    A byte-order mark before the first line is dropped, as in files.
-    `refuse` makes the answer to what no suite could have: a line that is no question, whose message
-    names it and which makes the exit code 2, or one with a number of more than 64 bits. `unread`
-    yields warnings about keys that nothing reads; each is told once, on standard error.
+    A byte-order mark before the first line is dropped, as in files. `refuse` makes the answer to
+    what no suite could have: a line that is no question, whose message names it and which makes the
+    exit code 2, or one with a number of more than 64 bits.
     """
     code = ExitCode.PASS
-    warnings: set[str] = set()
     for number, read in enumerate(sys.stdin.buffer, start=1):
         line = read.removeprefix(BOM_UTF8) if number == 1 else read
         if not line.strip():
             continue
         try:
-            raw = _parsed(line)
-            reply = _answered(line, raw, answer, refuse)
-            for warning in unread(raw):
-                if warning not in warnings:
-                    warnings.add(warning)
-                    text = f"standard input:{number}: warning: {warning}"
-                    click.echo(sanitize_terminal(text), err=True)
+            reply = _answered(line, answer, refuse)
         except NoQuestionError as error:
             code = ExitCode.USAGE
             message = f"standard input:{number}: {error}"
             click.echo(sanitize_terminal(message), err=True)
             reply = refuse(error.identity, message)
-        click.echo(on_one_line(orjson.dumps(reply).decode()))
+        emit(reply, True, ())
     return code
 
 
-def _parsed(line: bytes) -> Any:
+def _answered(line: bytes, answer: Answer, refuse: Refuse) -> Mapping[str, Any]:
     try:
-        return parse_row(line).value
+        raw = parse_row(line).value
     except ValueError as error:
         raise NoQuestionError(f"not valid JSON: {error}") from error
-
-
-def _answered(
-    line: bytes,
-    raw: Any,
-    answer: Callable[[Any], Mapping[str, Any]],
-    refuse: Callable[[object, str], Mapping[str, Any]],
-) -> Mapping[str, Any]:
     problem = too_large_number(line, raw)
     if problem is None:
         return answer(raw)
@@ -115,47 +95,53 @@ def assert_(format_: str, imports: tuple[str, ...]) -> int:
     for an assertion that a suite could not have, and for a line that is no question, which makes
     the exit code 2.
     """
+    from evalcore.formats.single_assertions import FORMATS
+
     if format_ not in FORMATS:
         raise UsageError(f"no assertions of format '{format_}'; formats: {', '.join(FORMATS)}")
-    allowed = (*settings().allow_imports, *imports)
-    policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    pools: list[WorkerPool] = []
+    with ExitStack() as stack:
 
-    def pool() -> WorkerPool:
-        if not pools:
+        @cache
+        def pool() -> WorkerPool:
             from evalcore.isolation.pool import WorkerPool
 
-            pools.append(WorkerPool())
-        return pools[0]
+            started = WorkerPool()
+            stack.callback(started.close)
+            return started
 
-    workers = Workers(pool, Isolation(settings().isolation))
-    try:
-        return answer_lines(
-            lambda raw: _graded(format_, raw, policy, workers), _error, _unread_measures
+        context = CheckContext(
+            folder=Path.cwd(),
+            imports=_policy(imports),
+            workers=Workers(pool, Isolation(settings().isolation)),
         )
-    finally:
-        for started in pools:
-            started.close()
+        return answer_lines(lambda raw: _graded(format_, raw, context), _error)
+
+
+def _policy(imports: tuple[str, ...]) -> ImportPolicy:
+    return ImportPolicy(roots=(Path.cwd(),), allowed=(*settings().allow_imports, *imports))
 
 
 def _error(identity: object, message: str) -> dict[str, Any]:
     return {"id": identity, "score": 0.0, "outcome": "error", "message": message}
 
 
-def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> dict[str, Any]:
+def _graded(format_: str, raw: Any, context: CheckContext) -> dict[str, Any]:
+    from evalcore.checks.grading import grade
+    from evalcore.formats.single_assertions import read_single
+
     if not isinstance(raw, dict) or "assertion" not in raw:
         identity = raw.get("id") if isinstance(raw, dict) else None
         raise NoQuestionError("expected an object with 'assertion'", identity)
-    measured = raw.get("measured") or {}
     try:
         assertion = read_single(format_, raw["assertion"], Path.cwd())
-        _check_measured(measured)
-        output = _output(format_, raw)
+        evidence = _evidence(format_, raw, _metrics(raw.get("measured") or {}))
     except (LoadError, ValueError) as error:
         return _error(raw.get("id"), str(error))
+    if format_ == Format.WORKFLOW_EVALS and raw.get("judge") is not None:
+        context = replace(context, judges=CannedJudges(raw["judge"]))
+    case = Case(id="assertion", assertions=(assertion,))
     with reserved_stdout():
-        graded = _grade_output(assertion, output, measured, imports, workers, _judges(format_, raw))
-        result = asyncio.run(graded)
+        (result,) = asyncio.run(grade(case.assertions, evidence, case, context))
     return {
         "id": raw.get("id"),
         "score": result.score,
@@ -164,46 +150,7 @@ def _graded(format_: str, raw: Any, imports: ImportPolicy, workers: Workers) -> 
     }
 
 
-async def _grade_output(
-    assertion: Assertion,
-    output: Any,
-    measured: Mapping[str, Any],
-    imports: ImportPolicy,
-    workers: Workers,
-    judges: Judges,
-) -> AssertionResult:
-    """Return the result of one assertion on one output, outside of any run.
-
-    An output that is not text is JSON.
-
-    An `Evidence` is taken as it is, but for what was measured.
-    """
-    whole = output if isinstance(output, Evidence) else None
-    text = output if isinstance(output, str) or output is None else None
-    if text is None and whole is None and output is not None:
-        text = json_text(output)
-    names = {name.name for name in fields(Metrics)}
-    metrics = Metrics(**{name: value for name, value in measured.items() if name in names})
-    context = CheckContext(folder=Path.cwd(), imports=imports, workers=workers, judges=judges)
-    case = Case(id="assertion", assertions=(assertion,))
-    evidence = Evidence(text, metrics=metrics)
-    if whole is not None:
-        evidence = whole._replace(metrics=metrics) if measured else whole
-    results = await grade(case.assertions, evidence, case, context)
-    return results[0]
-
-
-def _unread_measures(raw: Any) -> Iterator[str]:
-    """Yield a warning for each name in `measured` that is no measure."""
-    measures = [measure.name for measure in fields(Metrics)]
-    measured = raw.get("measured") if isinstance(raw, Mapping) else None
-    for name in measured if isinstance(measured, Mapping) else ():
-        if name not in measures:
-            hint = did_you_mean(name, measures) or f" {known_names(measures)}"
-            yield f"measured.{name} is not read.{hint}"
-
-
-def _check_measured(measured: Any) -> None:
+def _metrics(measured: Any) -> Metrics | None:
     if not isinstance(measured, Mapping):
         raise ValueError(f"'measured' is a mapping of names to numbers, not {describe(measured)}")
     for name, value in measured.items():
@@ -211,31 +158,28 @@ def _check_measured(measured: Any) -> None:
             raise ValueError(f"measured.{name}: expected a number, got {describe(value)}")
         if value is not None and value < 0:
             raise ValueError(f"measured.{name}: must be at least 0, got {describe(value)}")
+    names = {name.name for name in fields(Metrics)}
+    known = {name: value for name, value in measured.items() if name in names}
+    return Metrics(**known) if measured else None
 
 
-def _output(format_: str, raw: Mapping[str, Any]) -> Any:
+def _evidence(format_: str, raw: Mapping[str, Any], metrics: Metrics | None) -> Evidence:
     """Return the output: of a suite also what a flow may answer, of a saved eval its handles.
 
-    Raise `ValueError` if it is none.
+    An output that is not text is JSON. Raise `ValueError` if it is none.
     """
+    output = raw.get("output")
+    whole: Evidence | None = None
     if format_ == Format.WORKFLOW_EVALS:
         from evalcore.formats.saved_evals import block_evidence
 
-        return block_evidence(raw)
-    output = raw.get("output")
-    if format_ != Format.SUITE:
-        return output
-    from evalcore.targets.answers import answer_evidence, is_whole_evidence
-
-    return answer_evidence(output) if is_whole_evidence(output) else output
-
-
-def _judges(format_: str, raw: Mapping[str, Any]) -> Judges:
-    if format_ != Format.WORKFLOW_EVALS or raw.get("judge") is None:
-        return NO_JUDGES
-    from evalcore.judging.asking import CannedJudges
-
-    return CannedJudges(raw["judge"])
+        whole = block_evidence(raw)
+    elif format_ == Format.SUITE and is_whole_evidence(output):
+        whole = answer_evidence(output)
+    if whole is not None:
+        return whole if metrics is None else whole._replace(metrics=metrics)
+    text = output if isinstance(output, str) or output is None else json_text(output)
+    return Evidence(text, metrics=metrics or Metrics())
 
 
 @click.command()
@@ -247,12 +191,14 @@ def decide(imports: tuple[str, ...]) -> int:
     order; the outcome is "error" for a gate or results that a suite could not have, and for a line
     that is no question, which makes the exit code 2.
     """
-    allowed = (*settings().allow_imports, *imports)
-    policy = ImportPolicy(roots=(Path.cwd(),), allowed=allowed)
-    return answer_lines(lambda raw: _answer(raw, policy), _error_decide, unread_keys)
+    policy = _policy(imports)
+    return answer_lines(lambda raw: _decided(raw, policy), _undecided)
 
 
-def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
+def _decided(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
+    from evalcore.formats.single_gate import read_question
+    from evalcore.pipeline.gates import DecideOptions, decide_question
+
     if not isinstance(raw, dict):
         raise NoQuestionError("expected an object with 'gate' and 'variants'")
     try:
@@ -261,7 +207,7 @@ def _answer(raw: Any, imports: ImportPolicy) -> dict[str, Any]:
         with reserved_stdout():
             result, summary = decide_question(question, options.resolve)
     except (EvalError, ParameterError) as error:
-        return _error_decide(raw.get("id"), str(error))
+        return _undecided(raw.get("id"), str(error))
     compared = summary.comparison.variants if summary.comparison is not None else ()
     return {
         "id": raw.get("id"),
@@ -285,7 +231,7 @@ def _entry(entry: Difference) -> dict[str, str]:
     return {"variant": entry.variant, "case": entry.case, "kind": entry.kind}
 
 
-def _error_decide(identity: object, message: str) -> dict[str, Any]:
+def _undecided(identity: object, message: str) -> dict[str, Any]:
     return {
         "id": identity,
         "passed": False,

@@ -8,23 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import click
-
 from evalcore.cli.options import chosen_store
-from evalcore.cli.output import one_line, print_terminal, reserved_stdout
+from evalcore.cli.output import reserved_stdout, warn
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.includes import ScriptDocument, find_script, read_script_document
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import is_script, load_suite
-from evalcore.model.run import GateOutcome
 from evalcore.model.suite import QUARANTINE_FILE, Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.trust.imports import ImportPolicy
-from evalcore.wording import Loc, counted, missing_file, path_text
+from evalcore.wording import Loc, missing_file, path_text
 
 if TYPE_CHECKING:
-    from evalcore.model.scoring import ScriptScores
-    from evalcore.pipeline.finish import RunView
+    pass
 
 
 PYTHON_SUFFIX: Final = ".py"
@@ -118,19 +114,13 @@ def load_suites(
         raise LoadError(tuple(problems))
     if without_cases and (options.strict or not suites):
         raise UsageError("\n".join(map(str, without_cases)))
-    if not without_cases:
-        _refuse_idle_script(options.script, suites)
+    _refuse_idle_script(None if without_cases else options.script, suites)
     for left_out in without_cases:
-        click.echo(one_line(f"Warning: {left_out.suite}: {left_out.warning}"), err=True)
-    _tell_warnings(suites)
-    return suites
-
-
-def _tell_warnings(suites: Iterable[Suite]) -> None:
+        warn(f"{left_out.suite}: {left_out.warning}")
     for suite in suites:
         for warning in suite.warnings:
-            text = f"Warning: {suite.definition.source.path}: {warning}"
-            click.echo(one_line(text), err=True)
+            warn(f"{suite.definition.source.path}: {warning}")
+    return suites
 
 
 def _refuse_idle_script(script: str | None, suites: Iterable[Suite]) -> None:
@@ -138,58 +128,7 @@ def _refuse_idle_script(script: str | None, suites: Iterable[Suite]) -> None:
     if script is not None and all(
         suite.definition.format is not Format.SCRIPT_SUITE for suite in suites
     ):
-        message = f"--script {script}: none of the files is a script suite"
-        raise UsageError(f"{message}, which a script belongs to")
-
-
-_MOST_NOTES = 200
-
-
-def is_script_run(view: RunView) -> bool:
-    """Whether a run is of a script suite."""
-    return view.report.format == Format.SCRIPT_SUITE
-
-
-def read_scores(view: RunView, *, detail: bool) -> ScriptScores:
-    """Return the scores; of a flat file always with those of each iteration."""
-    scores = view.tables.script_scores(detail=detail)
-    if not detail and any(test.group is None for test in scores.tests):
-        return view.tables.script_scores(detail=True)
-    return scores
-
-
-def print_scores(scores: ScriptScores, *, append: bool) -> None:
-    """Print the scores to standard output; `append` says that a document stands before it."""
-    from evalcore.report.script_scores import as_yaml, scores_document
-
-    if append:
-        click.echo("---")
-    click.echo(as_yaml(scores_document(scores)), nl=False)
-
-
-def tell_beside(view: RunView, scores: ScriptScores, *, verbose: bool) -> None:
-    """Print errors, warnings, gates, tokens and the run's id to standard error."""
-    from evalcore.report.script_scores import note_lines, token_lines
-
-    notes = view.tables.script_notes()
-    repeated = view.plan.iterations > 1
-    lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
-    _tell(lines[:_MOST_NOTES])
-    if len(lines) > _MOST_NOTES:
-        _tell([f"and {counted(len(lines) - _MOST_NOTES, 'more message')}: --json lists them"])
-    for gate in view.report.gates:
-        if gate.outcome is not GateOutcome.PASS or verbose:
-            _tell([f"gate {gate.name}: {gate.outcome}: {gate.message}"])
-    if verbose:
-        print_terminal(view, verbose=True, err=True)
-    else:
-        _tell([f"run {view.report.run.id} in {view.run.store.url}"])
-    _tell(token_lines(scores.tokens))
-
-
-def _tell(lines: Iterable[str]) -> None:
-    for line in lines:
-        click.echo(one_line(line), err=True)
+        raise UsageError(f"--script {script}: none of the files is a script suite")
 
 
 def problem_at(file: str, loc: Loc, message: str) -> Problem:

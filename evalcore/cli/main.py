@@ -13,74 +13,66 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from evalcore.cli import contributed
-from evalcore.cli.examples import with_examples
 from evalcore.errors import DamagedRunError, EvalError, ExitCode, UsageError
 from evalcore.version import VERSION
 from evalcore.wording import is_unicode
 
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
 SECTIONS = {
     "Start": {
-        "init": ("evalcore.cli.start:init", "Write a small suite that runs at once."),
-        "import": (
-            "evalcore.cli.start:import_command",
-            "Write a file of promptfoo, Inspect AI and others as a suite.",
-        ),
-        "validate": ("evalcore.cli.check:validate", "Check suite files; run nothing."),
-        "plan": ("evalcore.cli.check:plan", "Show what a run would execute; run nothing."),
-        "schema": ("evalcore.cli.start:schema", "Print the JSON Schema of a format, for editors."),
+        "init": ("start:init", "Write a small suite that runs at once."),
+        "import": ("start:import_command", "Convert files of promptfoo, Inspect AI and others."),
+        "validate": ("check:validate", "Check suite files; run nothing."),
+        "plan": ("check:plan", "Show what a run would execute; run nothing."),
+        "schema": ("start:schema", "Print the JSON Schema of a format, for editors."),
     },
     "Run": {
-        "run": ("evalcore.cli.run:run", "Run suites and decide."),
-        "record": ("evalcore.cli.run:record", "Run suites and record what providers answer."),
+        "run": ("run:run", "Run suites and decide."),
+        "record": ("run:record", "Run suites and record the replies of providers."),
     },
     "Look": {
-        "view": ("evalcore.cli.serve:view", "Show runs in the browser."),
-        "report": ("evalcore.cli.report:report", "Show the report of a completed run."),
-        "compare": ("evalcore.cli.report:compare", "Compare two completed runs."),
-        "runs": ("evalcore.cli.runs:runs", "List runs and look at one."),
-        "history": ("evalcore.cli.history:history", "Look back over the runs of a suite."),
-        "query": ("evalcore.cli.history:query", "Ask the history by SQL, read-only."),
+        "view": ("serve:view", "Show runs in the browser."),
+        "report": ("report:report", "Show the report of a completed run."),
+        "compare": ("report:compare", "Compare two completed runs."),
+        "runs": ("runs:runs", "List, show, watch, verify, cancel, delete runs."),
+        "history": ("history:history", "Show the trend of a suite, a case over time, flaky cases."),
+        "query": ("history:query", "Query run history with SQL."),
     },
     "Judge": {
-        "regrade": ("evalcore.cli.running:regrade", "Grade a run's stored evidence again."),
-        "annotate": ("evalcore.cli.people:annotate", "Answer what a run asks people."),
+        "regrade": ("running:regrade", "Grade a run's stored evidence again."),
+        "annotate": ("people:annotate", "Answer the questions of a run."),
         "annotations": (
-            "evalcore.cli.people:annotations_",
-            "Export, import labels; agreement of annotators.",
+            "people:annotations_",
+            "Export and import labels; agreement of annotators.",
         ),
-        "judge": ("evalcore.cli.people:judge", "Look at the quality of judges."),
-        "assert": (
-            "evalcore.cli.grade:assert_",
-            "Grade single outputs: JSON lines in and out.",
-        ),
-        "decide": ("evalcore.cli.grade:decide", "Decide single gates: JSON lines in and out."),
+        "judge": ("people:judge", "Compare a judge with the labels of people."),
+        "assert": ("grade:assert_", "Grade single outputs: JSON lines in and out."),
+        "decide": ("grade:decide", "Decide single gates: JSON lines in and out."),
     },
     "Keep": {
-        "baseline": ("evalcore.cli.keep:baseline", "Name runs that others are compared with."),
-        "quarantine": ("evalcore.cli.keep:quarantine", "Keep cases from gating until a day."),
-        "dataset": (
-            "evalcore.cli.dataset:dataset",
-            "Keep cases from files and real usage in versions.",
-        ),
-        "recordings": ("evalcore.cli.keep:recordings", "Look at recordings and move them."),
-        "workspaces": (
-            "evalcore.cli.keep:workspaces",
-            "Show workspaces, remove what is left.",
-        ),
-        "compact": ("evalcore.cli.keep:compact", "Make the history's small files large ones."),
+        "baseline": ("keep:baseline", "Manage baselines."),
+        "quarantine": ("keep:quarantine", "Exclude flaky cases from gates until a date."),
+        "dataset": ("dataset:dataset", "Manage cases from files and real usage, in versions."),
+        "recordings": ("keep:recordings", "Look at recordings and move them."),
+        "workspaces": ("keep:workspaces", "List and remove test workspaces."),
+        "compact": ("keep:compact", "Compact history files; drop old results."),
     },
     "Serve": {
-        "serve": ("evalcore.cli.serve:serve", "Serve saved evals over REST."),
-        "evals": ("evalcore.cli.serve:evals", "Create, list, run saved evals of a service."),
-        "mcp": ("evalcore.cli.serve:mcp", "Serve saved evals as MCP tools over stdio."),
-        "tokens": ("evalcore.cli.serve:tokens", "Create, list, revoke tokens of the service."),
+        "serve": ("serve:serve", "Serve saved evals over REST."),
+        "dev": ("evalcore.prefect.dev:dev", "Start Prefect, a worker and the service here."),
+        "deploy": ("evalcore.prefect.deploy:deploy", "Register deployments with a Prefect server."),
+        "evals": ("serve:evals", "Create, list, run saved evals of a service."),
+        "mcp": ("serve:mcp", "Serve saved evals as MCP tools over stdio."),
+        "tokens": ("serve:tokens", "Create, list, revoke tokens of the service."),
     },
 }
+"""The commands by the headings of `evalcore --help`: where each one is defined, what it does."""
 COMMANDS = {name: row for rows in SECTIONS.values() for name, row in rows.items()}
 
 
@@ -88,20 +80,20 @@ class LazyGroup(click.Group):
     """A group whose commands are imported when they are called, not when help lists them."""
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        """Return the commands in the order of the table, then what packages contribute."""
-        return [*COMMANDS, *contributed.command_names()]
+        """Return the commands in the order of the table."""
+        return [*COMMANDS]
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return a command."""
         if cmd_name not in COMMANDS:
-            command_of_package = contributed.find_command(cmd_name)
-            return command_of_package and with_examples(command_of_package, cmd_name)
+            return None
         module, _, name = COMMANDS[cmd_name][0].partition(":")
-        command: click.Command = getattr(import_module(module), name)
-        return with_examples(command, cmd_name)
+        found = import_module(module if "." in module else f"evalcore.cli.{module}")
+        command: click.Command = getattr(found, name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Call the command; what is wrong with a damaged run is also told as JSON if it asks."""
+        """Call the command; with `--json`, damage of a run is also printed as JSON."""
         try:
             return super().invoke(ctx)
         except DamagedRunError as error:
@@ -120,22 +112,25 @@ class LazyGroup(click.Group):
                 formatter.write_dl(
                     [(f"{name:{width}}", about) for name, (_, about) in rows.items()]
                 )
-        plugin_rows = [row for row in contributed.described_commands() if row[0] not in COMMANDS]
-        if plugin_rows:
-            with formatter.section("Commands of installed packages"):
-                formatter.write_dl(plugin_rows)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Name the nearest command for an unknown one."""
         from evalcore.wording import nearest
 
-        if args and args[0] not in COMMANDS and args[0] not in contributed.command_names():
+        if args and args[0] not in COMMANDS and not ctx.resilient_parsing:
             command = nearest(args[0], self.list_commands(ctx))
             if command is None and "." in args[0]:
                 command = f"run {args[0]}"
             hint = f" Did you mean '{command}'?" if command else ""
             ctx.fail(f"no such command '{args[0]}'.{hint}")
         return super().resolve_command(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Return the commands that begin so without importing any."""
+        from click.shell_completion import CompletionItem
+
+        options = click.Command.shell_complete(self, ctx, incomplete)
+        return [CompletionItem(name) for name in COMMANDS if name.startswith(incomplete)] + options
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -150,9 +145,6 @@ def cli() -> None:
         for reason in ignored_settings(Path.cwd()):
             click.echo(f"warning: {reason}", err=True)
 
-
-COMPLETE_VARIABLE = "_EVALCORE_COMPLETE"
-"""Set by the shell's completion function (docs/reference/command-line.md)."""
 
 # What an orchestrator in this process may take to end; what it had to send was sent with its run.
 _TEARDOWN_S = 0.8
@@ -169,10 +161,6 @@ def main() -> None:
     from evalcore.redaction.redactor import redact_standard_streams
 
     redact_standard_streams()
-    if COMPLETE_VARIABLE in os.environ:
-        from evalcore.cli.completion import register_shells
-
-        register_shells()
     leave(call())
 
 
@@ -206,7 +194,7 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
             click.echo("evalcore: aborted", err=True)
             code = ExitCode.ERRORS
     except click.ClickException as error:
-        show_usage_error(error)
+        show_error(error)
         code = ExitCode.USAGE
     except EvalError as error:
         show_error(error)
@@ -226,42 +214,26 @@ def call(arguments: Sequence[str] | None = None, command: click.Command | None =
 
 
 def _tell_fault(error: Exception) -> int:
-    """Say what went wrong without being foreseen; return the exit code."""
-    if os.environ.get("EVALCORE_TRACEBACK"):
-        from evalcore.redaction.redactor import cover_exception
-
-        cover_exception(error)
-        raise error
-    mistake = _name_mistake(error)
-    show_error(mistake or _output_fault(error) or _unexpected(error))
-    return ExitCode.ERRORS if mistake is None else mistake.exit_code
-
-
-def _unexpected(error: Exception) -> EvalError:
-    what = f"{type(error).__name__}: {error}"
-    hint = "EVALCORE_TRACEBACK=1 shows where; `evalcore runs list` shows runs to resume"
-    return EvalError(f"evalcore: unexpected fault: {what}\n({hint})")
-
-
-def _output_fault(error: Exception) -> EvalError | None:
-    """Return the mistake of a standard output that takes no more; None if it is another one."""
-    from evalcore.redaction.redactor import OUTPUT
-
-    if not isinstance(error, OSError) or error.filename != OUTPUT:
-        return None
-    return EvalError(
-        f"cannot write to standard output: {error.strerror} (what was stored is kept: `evalcore "
-        "report` shows a run again)"
-    )
-
-
-def _name_mistake(error: Exception) -> UsageError | None:
-    """Return the mistake of a path that no file system can hold; None if it is another one."""
+    """Print what nothing foresaw as one message; return the exit code."""
+    from evalcore.redaction.redactor import OUTPUT, cover_exception
     from evalcore.wording import QUOTED_LENGTH, shorten
 
-    if not isinstance(error, OSError) or error.errno != errno.ENAMETOOLONG:
-        return None
-    return UsageError(f"{shorten(str(error.filename), QUOTED_LENGTH)}: {error.strerror}")
+    if os.environ.get("EVALCORE_TRACEBACK"):
+        cover_exception(error)
+        raise error
+    mistake = EvalError(
+        f"evalcore: unexpected fault: {type(error).__name__}: {error}\n(EVALCORE_TRACEBACK=1 shows "
+        "where; `evalcore runs list` shows runs to resume)"
+    )
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+        mistake = UsageError(f"{shorten(str(error.filename), QUOTED_LENGTH)}: {error.strerror}")
+    elif isinstance(error, OSError) and error.filename == OUTPUT:
+        mistake = EvalError(
+            f"cannot write to standard output: {error.strerror} (what was stored is kept: "
+            "`evalcore report` shows a run again)"
+        )
+    show_error(mistake)
+    return ExitCode.USAGE if isinstance(mistake, UsageError) else ExitCode.ERRORS
 
 
 def _check_texts(arguments: Sequence[str]) -> None:
@@ -301,19 +273,14 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
-def show_usage_error(error: click.ClickException) -> None:
-    """Print what click says of the command line; what was typed is shown safe for a terminal."""
+def show_error(error: EvalError | click.ClickException) -> None:
+    """Print a message to standard error, safe for a terminal and without secrets."""
     from evalcore.redaction.redactor import PROCESS
     from evalcore.trust.text import sanitize_terminal
 
-    output = io.StringIO()
-    error.show(output)
-    click.echo(sanitize_terminal(PROCESS.message(output.getvalue())), nl=False, err=True)
-
-
-def show_error(error: EvalError) -> None:
-    """Print a message for a person to standard error, safe for a terminal and without secrets."""
-    from evalcore.redaction.redactor import PROCESS
-    from evalcore.trust.text import sanitize_terminal
-
-    click.echo(sanitize_terminal(PROCESS.message(str(error))), err=True)
+    message = f"{error}\n"
+    if isinstance(error, click.ClickException):
+        output = io.StringIO()
+        error.show(output)
+        message = output.getvalue()
+    click.echo(sanitize_terminal(PROCESS.message(message)), nl=False, err=True)

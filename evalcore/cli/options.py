@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -20,8 +20,14 @@ from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from evalcore.formats.options import LoadOptions
+    from evalcore.model.suite import Suite
     from evalcore.settings import Settings
+
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class NumberRange(click.FloatRange):
@@ -37,31 +43,57 @@ class NumberRange(click.FloatRange):
         return number
 
 
-F = TypeVar("F", bound=Callable[..., Any])
+class _Completed(click.ParamType[str]):
+    """A text for which the shell offers values; what goes wrong offers and prints nothing."""
+
+    name = "text"
+
+    def shell_complete(
+        self, ctx: click.Context, _param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Return the values that begin so."""
+        from click.shell_completion import CompletionItem
+
+        values: list[str] = []
+        with suppress(Exception):
+            values.extend(self.values(ctx))
+        return [CompletionItem(value) for value in values if value.startswith(incomplete)]
+
+    def values(self, ctx: click.Context) -> Iterator[str]:
+        """Yield the values."""
+        raise NotImplementedError
 
 
-def store_option(command: F) -> F:
-    """Add `--store`."""
-    return click.option(
-        "--store",
-        metavar="ADDRESS",
-        help="A folder or s3://bucket/prefix.  [default: EVALCORE_STORE, else .evalcore]",
-    )(command)
+class RunName(_Completed):
+    """The name of a run. Offered are its words, and the newest ids of a store that is a folder."""
+
+    def values(self, ctx: click.Context) -> Iterator[str]:
+        """Yield the values."""
+        yield from ("latest", "last", "last-pass", "main")
+        store = ctx.params.get("store") or settings().store
+        if "://" not in store:
+            runs = (path.name for path in Path(store).glob("runs/*/*"))
+            yield from sorted(runs, reverse=True)[:_OFFERED_RUNS]
+
+
+class _CaseId(_Completed):
+    """The id of a case. Offered are those of the suite files in the line."""
+
+    def values(self, ctx: click.Context) -> Iterator[str]:
+        """Yield the values."""
+        from evalcore.formats.documents import read_document
+
+        # A flag without its value ends the parsing: the files are not arguments yet.
+        for file in (*(ctx.params.get("suites") or ()), *ctx.args):
+            document: Any = read_document(Path(file), file).value
+            for key in ("tests", "cases", "evals"):
+                for case in document.get("eval", document).get(key, ()):
+                    yield str(case.get("id") or case["name"])
 
 
 AS_JSON = "evalcore.as_json"
 """In a context's `meta`: whether the command prints JSON."""
-
-
-def json_option(command: F) -> F:
-    """Add `--json`."""
-    return click.option(
-        "--json",
-        "as_json",
-        is_flag=True,
-        callback=_note_json,
-        help="Print JSON, and nothing else.",
-    )(command)
+_OFFERED_RUNS: Final = 50
 
 
 def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
@@ -69,105 +101,104 @@ def _note_json(context: click.Context, _: click.Parameter, value: bool) -> bool:
     return value
 
 
-def verbose_option(command: F) -> F:
-    """Add `--verbose`."""
-    return click.option("-v", "--verbose", is_flag=True, help="Show more.")(command)
+def _choose_log(_ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
+    """Choose the log of this process, and of those that it starts."""
+    if value is not None:
+        os.environ["EVALCORE_LOG"] = value
 
 
-def log_option(command: F) -> F:
-    """Add `--log-format`: the process's own choice, handed on to the processes that it starts."""
-
-    def choose(_ctx: click.Context, _option: click.Parameter, value: str | None) -> None:
-        if value is not None:
-            os.environ["EVALCORE_LOG"] = value
-
-    return click.option(
-        "--log-format",
-        type=click.Choice(["json", "text", "off"]),
-        callback=choose,
-        expose_value=False,
-        help="Structured log lines on standard error.  [default: EVALCORE_LOG, else off]",
-    )(command)
+def _log_all(_ctx: click.Context, _option: click.Parameter, value: bool) -> None:
+    if value:
+        chosen = os.environ.get("EVALCORE_LOG", "").partition(":")[0]
+        form = chosen if chosen in ("json", "text") else "text"
+        os.environ["EVALCORE_LOG"] = f"{form}:debug"
 
 
-def debug_option(command: F) -> F:
-    """Add `--debug`: every event is logged."""
-
-    def choose(_ctx: click.Context, _option: click.Parameter, value: bool) -> None:
-        if value:
-            chosen = os.environ.get("EVALCORE_LOG", "").partition(":")[0]
-            form = chosen if chosen in ("json", "text") else "text"
-            os.environ["EVALCORE_LOG"] = f"{form}:debug"
-
-    return click.option(
-        "--debug",
-        is_flag=True,
-        callback=choose,
-        expose_value=False,
-        help="Log every event on standard error.",
-    )(command)
-
-
-def mode_option(command: F) -> F:
-    """Add `--mode`; None means that it was not given."""
-    return click.option(
-        "--mode",
-        type=click.Choice([mode.value for mode in Mode]),
-        help="Where providers' answers come from.  [default: live]",
-    )(command)
-
-
-def import_option(command: F) -> F:
-    """Add `--allow-import`; may be given several times."""
-    return click.option(
-        "--allow-import",
-        "imports",
-        multiple=True,
-        metavar="MODULE",
-        help="A module that suites may import although it is not beside them; repeatable.",
-    )(command)
-
-
-def workspace_option(command: F) -> F:
-    """Add `--keep-workspace`."""
-    return click.option(
-        "--keep-workspace",
-        is_flag=True,
-        help="Leave the folders that tests worked in; `evalcore workspaces` shows them.",
-    )(command)
+run_argument = click.argument("run_id", metavar="RUN", type=RunName())
+store_option = click.option(
+    "--store",
+    metavar="ADDRESS",
+    help="A folder or s3://bucket/prefix.  [default: EVALCORE_STORE, else .evalcore]",
+)
+json_option = click.option(
+    "--json", "as_json", is_flag=True, callback=_note_json, help="Print JSON, and nothing else."
+)
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show more.")
+log_option = click.option(
+    "--log-format",
+    type=click.Choice(["json", "text", "off"]),
+    callback=_choose_log,
+    expose_value=False,
+    help="Structured log lines on standard error.  [default: EVALCORE_LOG, else off]",
+)
+debug_option = click.option(
+    "--debug",
+    is_flag=True,
+    callback=_log_all,
+    expose_value=False,
+    help="Log every event on standard error.",
+)
+mode_option = click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    help="Where replies of providers come from.  [default: live]",
+)
+import_option = click.option(
+    "--allow-import",
+    "imports",
+    multiple=True,
+    metavar="MODULE",
+    help="A module outside the suite's folder that suites may import; repeatable.",
+)
 
 
 def suite_options(command: F) -> F:
     """Add the suite files and the options that choose and override what they say."""
-    return click.argument("suites", nargs=-1, metavar="SUITE...")(override_options(command))
+    files = click.argument("suites", nargs=-1, metavar="SUITE...", type=click.Path(readable=False))
+    return files(override_options(command))
 
 
 def override_options(command: F) -> F:
     """Add the options that choose and override what a suite file says."""
-    decorators = (
-        click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
-        click.option("--script", metavar="FILE", help=_SCRIPT_HELP),
-        click.option("--target", metavar="NAME", help="Target instead of the suite's."),
-        click.option("--variant", "variants", multiple=True, help="Only this variant; repeatable."),
-        click.option(
-            "--case", "cases", multiple=True, metavar="ID", help="Only this case; repeatable."
-        ),
-        click.option("--cases", "case_lists", multiple=True, metavar="ID,ID", hidden=True),
-        click.option("--tag", "tags", multiple=True, help="Only cases with this tag; repeatable."),
-        click.option(
-            "--exclude-tag", "excluded", multiple=True, help="No case with this tag; repeatable."
-        ),
-        click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
-        click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
-        click.option("--threshold", type=NumberRange(0, 1), help="Instead of the suite's."),
-        click.option("-n", "--iterations", type=_IterationsType(), help=_ITERATIONS_HELP),
-        click.option("--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP),
-        click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),
-        click.option("--strict", is_flag=True, help="Treat warnings as errors."),
-    )
-    for decorator in reversed(decorators):
-        command = decorator(command)
+    for add in reversed(
+        (
+            click.option("--format", "format_", metavar="FORMAT", help="Format of the files."),
+            click.option("--script", metavar="FILE", help=_SCRIPT_HELP),
+            click.option("--target", metavar="NAME", help="Target instead of the suite's."),
+            click.option("--variant", "variants", multiple=True, help=_only("this variant")),
+            click.option(
+                "--case",
+                "cases",
+                multiple=True,
+                type=_CaseId(),
+                metavar="ID",
+                help=_only("this case"),
+            ),
+            click.option("--cases", "case_lists", multiple=True, metavar="ID,ID", hidden=True),
+            click.option("--tag", "tags", multiple=True, help=_only("cases with this tag")),
+            click.option(
+                "--exclude-tag",
+                "excluded",
+                multiple=True,
+                help="No case with this tag; repeatable.",
+            ),
+            click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
+            click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
+            click.option("--threshold", type=NumberRange(0, 1), help="Instead of the suite's."),
+            click.option("-n", "--iterations", type=_IterationsType(), help=_ITERATIONS_HELP),
+            click.option(
+                "--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP
+            ),
+            click.option("--concurrency", type=click.IntRange(min=1), help=_CONCURRENCY_HELP),
+            click.option("--strict", is_flag=True, help="Treat warnings as errors."),
+        )
+    ):
+        command = add(command)
     return command
+
+
+def _only(what: str) -> str:
+    return f"Only {what}; repeatable."
 
 
 class _IterationsType(click.ParamType[Iterations]):
@@ -250,13 +281,12 @@ def _split(text: str) -> Iterable[str]:
     """Return the ids of a list; raise `UsageError` without any, which would select every case."""
     parts = [part.strip() for part in text.split(",") if part.strip()]
     if not parts:
-        raise UsageError("--cases: names no case; without the flag all cases run")
+        raise UsageError("--cases is empty; omit it to run all cases")
     return parts
 
 
 _AGE: Final = re.compile(r"(\d{1,5})([hdw])")
 _UNITS: Final = {"h": "hours", "d": "days", "w": "weeks"}
-AGE_FORMS: Final = "an age is a number of hours, days or weeks: 12h, 90d, 2w"
 
 
 class Age(click.ParamType[timedelta]):
@@ -272,22 +302,12 @@ class Age(click.ParamType[timedelta]):
             return value
         match = _AGE.fullmatch(value.strip())
         if match is None:
-            self.fail(f"{value!r} is no age: {AGE_FORMS}", param, ctx)
+            self.fail(f"invalid age {value!r}: use hours, days or weeks: 12h, 90d, 2w", param, ctx)
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
 
 
-EXPORT_HELP = (
-    "Write the rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to this file; repeatable."
-)
 REPORT_FORMS: Final = {"xml": "junit", "html": "html"}
 ROW_FORMS: Final = ("jsonl", "csv", "parquet")
-
-
-def export_option(command: Any) -> Any:
-    """Add `--export`; may be given several times."""
-    return click.option(
-        "--export", "exports", multiple=True, metavar="FILE", callback=_paths, help=EXPORT_HELP
-    )(command)
 
 
 def _paths(_ctx: click.Context, _option: click.Parameter, names: Sequence[str]) -> list[Path]:
@@ -303,6 +323,16 @@ def _paths(_ctx: click.Context, _option: click.Parameter, names: Sequence[str]) 
     return paths
 
 
+export_option = click.option(
+    "--export",
+    "exports",
+    multiple=True,
+    metavar="FILE",
+    callback=_paths,
+    help="Write rows (.jsonl, .csv, .parquet) or the report (.xml, .html) to FILE; repeatable.",
+)
+
+
 def kind_of(path: Path) -> str:
     """Return what a file's name ends in, without the dot."""
     return path.suffix.lower().removeprefix(".")
@@ -316,10 +346,7 @@ def check_exports(exports: Sequence[Path], suites: int) -> None:
 
 
 def suite_name(suite: str, store: str | None) -> str:
-    """Return the name of a suite: the text itself, or what its file says.
-
-    Secrets that the file refers to need not be set: no provider is asked.
-    """
+    """Return the name of a suite: the text itself, or what its file says."""
     path = Path(suite)
     try:
         is_file = path.is_file()
@@ -327,11 +354,16 @@ def suite_name(suite: str, store: str | None) -> str:
         is_file = False
     if not is_file:
         return suite
+    return load_plainly(path, store).definition.name
+
+
+def load_plainly(path: Path, store: str | None = None) -> Suite:
+    """Return the suite of a file as it is. Secrets that it refers to need not be set."""
     from evalcore.formats.options import LoadOptions
     from evalcore.formats.registry import load_suite
 
     options = LoadOptions(secrets_required=False).configured(settings(), os.environ, store)
-    return load_suite(path, options).definition.name
+    return load_suite(path, options)
 
 
 INTERRUPTED: Final = 130

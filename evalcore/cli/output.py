@@ -5,38 +5,59 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 import click
+import orjson
 
 from evalcore.cli.options import REPORT_FORMS, ROW_FORMS, kind_of
 from evalcore.errors import UsageError
-from evalcore.report.registry import FORMS, find_form, parse_forms
+from evalcore.report.document import on_one_line
+from evalcore.report.registry import FORMS, find_form
 from evalcore.trust.text import sanitize_terminal
 
 if TYPE_CHECKING:
-    from evalcore.history.sync import Progress
     from evalcore.pipeline.finish import RunView
     from evalcore.report.view import ReportView
     from evalcore.storage.store import ObjectStore
 
-
-GITHUB = "github"
 # Of a step's summary GitHub takes 1 MiB and drops all of it if there is more.
-_SUMMARY_BYTES = 1024 * 1024
-_SUMMARY_CUT = "\n\n… the rest of this summary is left out: a step's summary holds 1 MiB.\n"
-_NARROWEST = 60
+_SUMMARY_BYTES: Final = 1024 * 1024
+_SUMMARY_CUT: Final = "\n\n… the rest of this summary is left out: it holds 1 MiB.\n".encode()
+_NARROWEST: Final = 60
 
 
-def report_forms(text: str | None) -> tuple[str, ...]:
-    """Return the forms of `--report FORM,FORM`; raise `UsageError` for an unknown one."""
-    try:
-        return parse_forms(text or "")
-    except UsageError as error:
-        raise UsageError(f"--report: {error}") from error
+def emit(value: Any, as_json: bool, lines: Iterable[str], *, none: str = "") -> None:
+    """Print a value as one line of JSON, else the lines for people.
+
+    `none` goes to standard error where there is no line.
+    """
+    if as_json:
+        click.echo(on_one_line(orjson.dumps(value).decode()))
+        return
+    line = None
+    for line in lines:
+        say(line)
+    if line is None and none:
+        click.echo(none, err=True)
+
+
+def say(text: str, *, err: bool = False) -> None:
+    """Print one line, safe for a terminal."""
+    click.echo(one_line(text), err=err)
+
+
+def warn(message: str) -> None:
+    """Print a warning, which decides nothing, to standard error."""
+    say(f"Warning: {message}", err=True)
+
+
+def one_line(text: str) -> str:
+    """Return foreign text for one line of a terminal or of a log that reads commands."""
+    return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
 
 
 def present(view: RunView) -> ReportView:
@@ -46,48 +67,30 @@ def present(view: RunView) -> ReportView:
 
 
 def store_reports(view: RunView, forms: tuple[str, ...]) -> None:
-    """Write each form beside `report.json`; `github` also where a build of GitHub's reads it."""
+    """Write each form beside `report.json`; `github` also where a build on GitHub reads it."""
     for form in forms:
-        presented = present(view)
-        text = "".join(find_form(form)(presented))
-        key = f"{view.run.keys.folder}report.{FORMS[form].suffix}"
-        view.run.store.put(key, text.encode())
-        if form == GITHUB:
-            _tell_github(presented, text)
-
-
-def _tell_github(view: ReportView, commands: str) -> None:
-    """Annotate the running build, and append the report to its step's summary."""
-    if os.environ.get("GITHUB_ACTIONS") == "true":
-        # Standard output holds the report and nothing else; a build reads both.
-        click.echo(commands, err=True, nl=False)
-    summary_file = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary_file:
-        _append_summary(Path(summary_file), "".join(find_form("markdown")(view)))
+        text = "".join(find_form(form)(present(view)))
+        view.run.store.put(f"{view.run.keys.folder}report.{FORMS[form].suffix}", text.encode())
+        if form != "github":
+            continue
+        if os.environ.get("GITHUB_ACTIONS") == "true":
+            # Standard output holds the report and nothing else; a build reads both.
+            click.echo(text, err=True, nl=False)
+        if summary := os.environ.get("GITHUB_STEP_SUMMARY"):
+            try:
+                _append_summary(Path(summary), "".join(find_form("markdown")(present(view))))
+            except OSError as error:  # the decision of the run stands
+                warn(f"GITHUB_STEP_SUMMARY: {error}")
 
 
 def _append_summary(path: Path, text: str) -> None:
     """Append Markdown to a step's summary, as much of it as there is room for."""
-    try:
-        room = _SUMMARY_BYTES - (path.stat().st_size if path.exists() else 0)
-        data = text.encode()
+    with path.open("ab") as file:
+        data, room = text.encode(), _SUMMARY_BYTES - file.tell()
         if len(data) > room:
-            beginning = data[: max(0, room - len(_SUMMARY_CUT.encode()))]
-            data = (
-                beginning[: beginning.rfind(b"\n") + 1] + _SUMMARY_CUT.encode()
-                if beginning
-                else b""
-            )
-        with path.open("ab") as file:
-            file.write(data)
-    except OSError as error:
-        # The run has its decision; a summary that cannot be written does not change it.
-        click.echo(one_line(f"Warning: GITHUB_STEP_SUMMARY: {error}"), err=True)
-
-
-def one_line(text: str) -> str:
-    """Return foreign text for one line of a terminal or of a log that reads commands."""
-    return sanitize_terminal(text).replace("\n", "\\n").replace("\t", " ")
+            beginning = data[: max(0, room - len(_SUMMARY_CUT))]
+            data = beginning and beginning[: beginning.rfind(b"\n") + 1] + _SUMMARY_CUT
+        file.write(data)
 
 
 def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
@@ -95,18 +98,21 @@ def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
 
     With `err` it goes to standard error.
     """
-    from evalcore.report.terminal import DEFAULT_WIDTH, SHOWN_FAILURES, Style, render_terminal
+    from evalcore.report.terminal import (
+        DEFAULT_WIDTH,
+        SHOWN_FAILURES,
+        Style,
+        render_terminal,
+        render_verbose,
+    )
 
     on_terminal = (sys.stderr if err else sys.stdout).isatty()
     columns = shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     style = Style(one_line, max(_NARROWEST, columns) if on_terminal else DEFAULT_WIDTH)
-    presented = present(view)
     if verbose:
-        from evalcore.report.terminal import render_verbose
-
-        lines = render_verbose(presented, style)
+        lines = render_verbose(present(view), style)
     else:
-        lines = render_terminal(presented, style, most=SHOWN_FAILURES)
+        lines = render_terminal(present(view), style, most=SHOWN_FAILURES)
     for colour, line in lines:
         click.echo(click.style(line, fg=colour) if colour and on_terminal else line, err=err)
     click.echo(f"run {view.report.run.id} in {sanitize_terminal(view.run.store.url)}", err=err)
@@ -115,49 +121,51 @@ def print_terminal(view: RunView, *, verbose: bool, err: bool = False) -> None:
 def export_view(view: RunView, exports: Sequence[Path], *, append: bool = False) -> None:
     """Write each file, whole or not at all; `append` adds to JSON lines."""
     for path in exports:
-        if append and kind_of(path) == "jsonl":
+        kind = kind_of(path)
+        if append and kind == "jsonl":
             view.export("jsonl", path, append=True)
             continue
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
-        try:
-            _write(view, kind_of(path), part)
-            part.replace(path)
-        except OSError as error:
-            raise UsageError(f"--export: {path}: {error.strerror or error}") from error
-        finally:
+        with whole_file(path, "--export") as part:
+            if kind in ROW_FORMS:
+                view.export(kind, part)
+            else:
+                with part.open("w", encoding="utf-8", newline="") as file:
+                    file.writelines(find_form(REPORT_FORMS[kind])(present(view)))
+
+
+@contextmanager
+def whole_file(path: Path, option: str) -> Iterator[Path]:
+    """Yield a file to write that then replaces `path`; raise `UsageError` if that cannot be.
+
+    What is no regular file, such as a pipe, is written itself.
+    """
+    is_special = path.exists() and not path.is_file()
+    whole = path if is_special else path.resolve()
+    part = path if is_special else whole.with_name(f".{whole.name}.{os.getpid()}.part")
+    try:
+        whole.parent.stat()
+        yield part
+        part.replace(whole)
+    except OSError as error:
+        raise UsageError(
+            f"{option}: {path} cannot be written: {error.strerror or error}"
+        ) from error
+    finally:
+        if not is_special:
             with suppress(OSError):
                 part.unlink(missing_ok=True)
 
 
-def _write(view: RunView, kind: str, path: Path) -> None:
-    if kind in ROW_FORMS:
-        view.export(kind, path)
+def write_pieces(pieces: Iterable[str | bytes], output: Path | None) -> None:
+    """Write the pieces one after the other to a file, or to standard output without one."""
+    if output is None:
+        for piece in pieces:
+            click.echo(piece, nl=False)
         return
-    with path.open("w", encoding="utf-8", newline="") as file:
-        for piece in find_form(REPORT_FORMS[kind])(present(view)):
-            file.write(piece)
-
-
-OUTPUT_HELP = "Write the form to this file instead of standard output."
-
-
-def write_form(pieces: Iterable[str | bytes], output: Path | None) -> None:
-    """Write the pieces one after the other; raise `UsageError` if the file cannot be written."""
-    if output is not None:
-        _write_form_output(pieces, output)
-        return
-    for piece in pieces:
-        click.echo(piece, nl=False)
-
-
-def _write_form_output(pieces: Iterable[str | bytes], path: Path) -> None:
-    try:
-        with path.open("wb") as file:
-            for piece in pieces:
-                file.write(piece.encode() if isinstance(piece, str) else piece)
-    except OSError as error:
-        raise UsageError(f"-o: {path} cannot be written: {error.strerror}") from error
-    click.echo(one_line(f"wrote {path}"), err=True)
+    with whole_file(output, "-o") as part, part.open("wb") as file:
+        for piece in pieces:
+            file.write(piece.encode("utf-8", "replace") if isinstance(piece, str) else piece)
+    say(f"wrote {output}", err=True)
 
 
 @contextmanager
@@ -190,18 +198,15 @@ def refresh(store: ObjectStore) -> None:
     """Bring the history up to date before it is asked; runs that were left out are warned of."""
     from evalcore.history.sync import sync
 
-    for run_id, reason in sync(store, progress=show_progress(as_json=False)).damaged.items():
-        click.echo(one_line(f"Warning: {run_id} is damaged and left out: {reason}"), err=True)
+    for run_id, reason in sync(store, progress=show_progress("runs")).damaged.items():
+        warn(f"{run_id} is damaged and left out: {reason}")
 
 
-def show_progress(*, as_json: bool) -> Progress:
-    """Return what shows how many runs are done, on a terminal."""
-    if as_json or not sys.stderr.isatty():
-        return lambda _done, _total: None
+def show_progress(what: str, *, as_json: bool = False) -> Callable[[int, int], None]:
+    """Return what shows on a terminal how many are done."""
 
     def show(done: int, total: int) -> None:
-        end = "\n" if done == total else ""
-        click.echo(f"\r{done} of {total} runs", err=True, nl=False)
-        click.echo(end, err=True, nl=False)
+        if not as_json and sys.stderr.isatty():
+            click.echo(f"\r{done} of {total} {what}", err=True, nl=done == total)
 
     return show

@@ -9,12 +9,10 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from shutil import copyfileobj
-from tempfile import NamedTemporaryFile
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import orjson
@@ -28,50 +26,37 @@ from evalcore.annotations.queue import (
 from evalcore.annotations.transfer import COLUMNS, LabelImport, export_labels
 from evalcore.cli.options import (
     NumberRange,
+    RunName,
     chosen_store,
     json_option,
     mode_option,
+    run_argument,
     settings,
     store_option,
 )
-from evalcore.cli.output import one_line
+from evalcore.cli.output import emit, say, warn, write_pieces
 from evalcore.errors import ExitCode, UsageError
-from evalcore.formats.assertions import AssertionReader
 from evalcore.formats.documents import parse_row
-from evalcore.formats.graders import Graders
-from evalcore.formats.labels import Label, read_labels
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import load_suite
 from evalcore.formats.rows import CsvRows
-from evalcore.formats.targets import Targets
-from evalcore.formats.variables import variables_for
-from evalcore.isolation.mode import Isolation
 from evalcore.judging.prompts import conversation_text
-from evalcore.model.assertion import Assertion
 from evalcore.model.mode import Mode
-from evalcore.model.suite import Format, Policy, ScoreRule, Source, SuiteDefinition
-from evalcore.pipeline.session import ExecuteOptions
 from evalcore.problems import Problems, raise_all
 from evalcore.report.document import on_one_line
 from evalcore.report.escape import is_formula
 from evalcore.storage.run_names import choose_run
-from evalcore.suites.calibration import (
-    MIN_KAPPA,
-    Calibration,
-    calibrate,
-    compared,
-    judged_assertion,
-)
-from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import counted
 
-_COMMANDS = {"u": "undo", "s": "skip", "q": "quit"}
+if TYPE_CHECKING:
+    from evalcore.formats.labels import Label
+    from evalcore.suites.calibration import Calibration
+
+_COMMANDS: Final = {"u": "undo", "s": "skip", "q": "quit"}
 _COMMENT = " # "
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.option(
     "--as",
     "annotator",
@@ -91,13 +76,13 @@ def annotate(run_id: str, annotator: str | None, store: str | None) -> None:
     with AnnotationQueue(choose_run(opened, run_id)) as queue:
         session = _Session(queue, name)
         for damage in queue.damaged:
-            _show(f"warning: {damage.key} {damage.reason}; it is asked again", err=True)
+            warn(f"{damage.key} {damage.reason}; it is asked again")
         session.run()
         left = queue.progress
     labels = counted(session.stored, "label")
-    _show(f"{labels} of {name} stored; {left.missing} missing in the run")
+    say(f"{labels} of {name} stored; {left.missing} missing in the run")
     if not left.missing and left.tasks:
-        _show(f"evalcore regrade {queue.run_id}  decides with them")
+        say(f"evalcore regrade {queue.run_id}  decides with them")
 
 
 class _Session:
@@ -138,7 +123,7 @@ class _Session:
                 return True
             if command == "undo":
                 if self._queue.undo(self._annotator, at=_now()) is None:
-                    _show("there is no label to take back")
+                    say("there is no label to take back")
                     continue
                 self.stored = max(0, self.stored - 1)
                 return True
@@ -159,7 +144,7 @@ class _Session:
             # A person can answer again; of a file the next line would answer another question.
             if not self._is_terminal:
                 raise
-            _show(f"{error}; or s, u, q")
+            say(f"{error}; or s, u, q")
             return False
         self.stored += 1
         return True
@@ -190,16 +175,9 @@ def _command(task: AnnotationTask, text: str) -> str | None:
     return _COMMANDS.get(text.lower()) or (text.lower() if text in _COMMANDS.values() else None)
 
 
-def _show(text: str, *, err: bool = False) -> None:
-    click.echo(sanitize_terminal(text), err=err)
-
-
 def _now() -> str:
     # To the microsecond: `undo` takes back the last one.
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-_FORMS: Final = ("jsonl", "csv")
 
 
 @click.group("annotations")
@@ -208,34 +186,24 @@ def annotations_() -> None:
 
 
 @annotations_.command("export")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.argument("file", type=click.Path(path_type=Path), required=False, metavar="[FILE]")
-@click.option("--format", "form", type=click.Choice(_FORMS), help="[default: FILE's, else jsonl]")
 @store_option
-def export_command(run_id: str, file: Path | None, form: str | None, store: str | None) -> None:
-    """Write the labels of RUN as rows: JSON lines or CSV, to FILE or standard output."""
+def export_command(run_id: str, file: Path | None, store: str | None) -> None:
+    """Write the labels of RUN as rows: JSON lines, or CSV to a FILE that ends in .csv."""
     opened = chosen_store(store)
-    form = form or _form_of(file)
     with AnnotationQueue(choose_run(opened, run_id)) as queue:
         rows = list(export_labels(queue))
-    text = _csv_text(rows) if form == "csv" else "".join(map(_json_line, rows))
-    if file is None:
-        click.echo(text, nl=False)
-        return
-    try:
-        file.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{file}: cannot be written: {error.strerror}") from error
-    click.echo(one_line(f"{counted(len(rows), 'label')} in {file}"))
+    is_csv = file is not None and _is_csv(file)
+    write_pieces((_csv_text(rows),) if is_csv else map(_json_line, rows), file)
 
 
 @annotations_.command("import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "form", type=click.Choice(_FORMS), help="[default: that of FILE's name]")
 @store_option
 @json_option
-def import_command(file: Path, form: str | None, store: str | None, as_json: bool) -> None:
-    """Store the labels of FILE (`-`: standard input), JSON lines or CSV.
+def import_command(file: Path, store: str | None, as_json: bool) -> None:
+    """Store the labels of FILE: JSON lines (`-`: from standard input), or CSV if it ends in .csv.
 
     A row has `run`, `case`, `variant`, `iteration`, `assertion`, `label`, `annotator`, `comment`,
     `at`; `variant`, `iteration`, `comment` and `at` may be missing. If a row is wrong nothing is
@@ -244,7 +212,7 @@ def import_command(file: Path, form: str | None, store: str | None, as_json: boo
     name = "standard input" if str(file) == "-" else str(file)
     collectors: list[Problems] = []
     with LabelImport(chosen_store(store), now=datetime.now(UTC)) as labels:
-        rows = _csv_rows(file, collectors) if (form or _form_of(file)) == "csv" else _lines(file)
+        rows = _csv_rows(file, collectors) if _is_csv(file) else _lines(file)
         for line, row in rows:
             problems = Problems(name, lambda _, line=line: line)  # type: ignore[misc]
             collectors.append(problems)
@@ -254,17 +222,14 @@ def import_command(file: Path, form: str | None, store: str | None, as_json: boo
                 labels.add(row, problems)
         raise_all(tuple(collectors))
         done = labels.store_labels()
-    if as_json:
-        click.echo(on_one_line(orjson.dumps(done._asdict()).decode()))
-        return
-    click.echo(
-        f"{counted(done.stored, 'label')} stored, {done.unchanged} were stored already"
-        + (f", {done.outdated} are older than what is stored" if done.outdated else "")
-    )
+    text = f"{counted(done.stored, 'label')} stored, {done.unchanged} were stored already"
+    if done.outdated:
+        text += f", {done.outdated} are older than what is stored"
+    emit(done._asdict(), as_json, (text,))
 
 
 @annotations_.command("agreement")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @store_option
 @json_option
 def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
@@ -272,18 +237,13 @@ def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
     opened = chosen_store(store)
     with AnnotationQueue(choose_run(opened, run_id)) as queue:
         agreements = question_agreements(labelled_contents(queue))
-    if as_json:
-        values = [asdict(agreement) for agreement in agreements]
-        click.echo(on_one_line(orjson.dumps(values).decode()))
-        return
-    for agreement in agreements:
-        click.echo(one_line(agreement.message))
-    if not agreements:
-        click.echo("no output of the run has labels of two annotators")
+    messages = [agreement.message for agreement in agreements]
+    none = "no output of the run has labels of two annotators"
+    emit(list(map(asdict, agreements)), as_json, messages or (none,))
 
 
-def _form_of(file: Path | None) -> str:
-    return "csv" if file is not None and file.suffix.lower() == ".csv" else "jsonl"
+def _is_csv(file: Path) -> bool:
+    return file.suffix.lower() == ".csv"
 
 
 def _lines(file: Path) -> Iterator[tuple[int, Any]]:
@@ -301,21 +261,10 @@ def _lines(file: Path) -> Iterator[tuple[int, Any]]:
 
 
 def _csv_rows(file: Path, collectors: list[Problems]) -> Iterator[tuple[int, Any]]:
-    if str(file) == "-":
-        # A table is read twice, which a pipe cannot be.
-        with NamedTemporaryFile(suffix=".csv") as copy:
-            copyfileobj(sys.stdin.buffer, copy)
-            copy.flush()
-            yield from _rows_of_table(Path(copy.name), "standard input", collectors)
-        return
     if not file.exists() or file.is_dir():
         raise UsageError(f"{file}: there is no such file")
-    yield from _rows_of_table(file, str(file), collectors)
-
-
-def _rows_of_table(path: Path, name: str, collectors: list[Problems]) -> Iterator[tuple[int, Any]]:
-    rows = CsvRows(path, name)
-    problems = Problems(name, lambda _: rows.line)
+    rows = CsvRows(file, str(file))
+    problems = Problems(str(file), lambda _: rows.line)
     collectors.append(problems)
     for row in rows.read(problems):
         yield rows.line, {name: _cell(name, cell) for name, cell in row.items()}
@@ -359,28 +308,23 @@ _SHARE = NumberRange(0, 1)
 
 @click.group()
 def judge() -> None:
-    """Look at the quality of judges."""
-
-
-@dataclass(frozen=True, slots=True)
-class _JudgedAssertion:
-    """What the judge is asked: an assertion, and the definition of its suite."""
-
-    definition: SuiteDefinition
-    assertion: Assertion
+    """Compare a judge with the labels of people."""
 
 
 @judge.command("calibrate")
 @click.argument("labels", type=click.Path(path_type=Path), required=False)
-@click.option("--annotations", "run_id", metavar="RUN", help="Labels of people on RUN's outputs.")
+@click.option(
+    "--annotations",
+    "run_id",
+    type=RunName(),
+    metavar="RUN",
+    help="Labels of people on RUN's outputs.",
+)
 @click.option("--question", metavar="NAME", help="Which assertion of people, if RUN has several.")
 @click.option("--suite", type=click.Path(path_type=Path), help="Whose judged assertion is asked.")
 @click.option("--assertion", metavar="NAME", help="Which of them, if there are several.")
-@click.option("--judge", "name", metavar="TARGET", help="A judge of the nearest targets.yaml.")
-@click.option("--model", help="Another model of it.")
-@click.option("--prompt", help="Its prompt, or the file of it.")
 @click.option("--threshold", type=_SHARE, default=0.8, help="The score that passes.  [0.8]")
-@click.option("--min-kappa", type=NumberRange(-1, 1), help=f"Least κ.  [{MIN_KAPPA:g}]")
+@click.option("--min-kappa", type=NumberRange(-1, 1), help="Least κ.  [0.6]")
 @click.option("--observed", type=_SHARE, help="A pass rate that the judge measured, to correct.")
 @mode_option
 @store_option
@@ -393,53 +337,58 @@ def calibrate_(labels: Path | None, as_json: bool, store: str | None, **flags: A
     Where each row has a `judge`, that verdict is compared and no model is asked. Exit code 1: κ is
     below --min-kappa; 4: the judge gave no verdict on some.
     """
-    rows, source = _labels(labels, store, flags)
+    from evalcore.suites.calibration import MIN_KAPPA, compared
+
+    rows = _labels(labels, store, flags)
     least = MIN_KAPPA if flags["min_kappa"] is None else flags["min_kappa"]
-    if all(row.judged is not None for row in rows) and not (flags["suite"] or flags["name"]):
+    if flags["suite"] is not None:
+        calibration = _ask(rows, store, least, flags)
+    elif all(row.judged is not None for row in rows):
         judged = {row.id: row.judged for row in rows}
         calibration = compared(rows, judged, observed=flags["observed"], min_kappa=least)
     else:
-        calibration = _ask(source, rows, store, least, flags)
-    if as_json:
-        click.echo(on_one_line(orjson.dumps(calibration.values()).decode()))
-    else:
-        for line in _lines_judge(calibration):
-            click.echo(one_line(line))
+        raise UsageError("name the suite that judges: --suite FILE")
+    emit(calibration.values(), as_json, _calibration_lines(calibration))
     if calibration.errors:
         return int(ExitCode.ERRORS)
     failed = flags["min_kappa"] is not None and not calibration.calibrated
     return int(ExitCode.GATE_FAILED if failed else ExitCode.PASS)
 
 
-def _labels(
-    path: Path | None, store: str | None, flags: Mapping[str, Any]
-) -> tuple[list[Label], Path]:
-    """Return the labels, and the file beside which targets are looked for."""
+def _labels(path: Path | None, store: str | None, flags: Mapping[str, Any]) -> list[Label]:
+    from evalcore.formats.labels import read_labels
+    from evalcore.suites.calibration import annotated_labels
+
     run_id = flags["run_id"]
     if (path is None) == (run_id is None):
         raise UsageError("name the labels: a file of them, or --annotations RUN")
     if path is not None:
-        return read_labels(path, flags["threshold"]), path
-    from evalcore.suites.calibration import annotated_labels
-
-    run = choose_run(chosen_store(store), str(run_id))
-    return annotated_labels(run, flags["question"]), Path.cwd() / run.run_id
+        return read_labels(path, flags["threshold"])
+    return annotated_labels(choose_run(chosen_store(store), run_id), flags["question"])
 
 
 def _ask(
-    path: Path, rows: list[Label], store: str | None, least: float, flags: Mapping[str, Any]
+    rows: list[Label], store: str | None, least: float, flags: Mapping[str, Any]
 ) -> Calibration:
+
+    from evalcore.formats.options import LoadOptions
+    from evalcore.formats.registry import load_suite
+    from evalcore.isolation.mode import Isolation
+    from evalcore.pipeline.session import ExecuteOptions
+    from evalcore.suites.calibration import calibrate, judged_assertion
+    from evalcore.trust.imports import ImportPolicy
+
     without = next((row for row in rows if row.output is None), None)
     if without is not None:
-        raise UsageError(f"{path}: label '{without.id}' has no 'output' to ask a judge about")
+        raise UsageError(f"label '{without.id}' has no 'output' to ask a judge about")
     configured = settings()
     options = LoadOptions().configured(configured, os.environ, store)
-    question = _of_suite(flags, options) if flags["suite"] else _of_options(path, flags, options)
-    folder = Path(question.definition.source.folder)
+    suite = load_suite(flags["suite"], options)
+    folder = Path(suite.definition.source.folder)
     policy = ImportPolicy(roots=(Path.cwd(), folder), allowed=configured.allow_imports)
     return calibrate(
-        question.definition,
-        question.assertion,
+        suite.definition,
+        judged_assertion(suite, flags["assertion"]),
         rows,
         chosen_store(store),
         mode=flags["mode"] or Mode.LIVE,
@@ -451,45 +400,7 @@ def _ask(
     )
 
 
-def _of_suite(flags: Mapping[str, Any], options: LoadOptions) -> _JudgedAssertion:
-    for key in ("name", "model", "prompt"):
-        if flags[key] is not None:
-            raise UsageError("--suite says who judges; leave out --judge, --model and --prompt")
-    suite = load_suite(flags["suite"], options)
-    return _JudgedAssertion(suite.definition, judged_assertion(suite, flags["assertion"]))
-
-
-def _of_options(path: Path, flags: Mapping[str, Any], options: LoadOptions) -> _JudgedAssertion:
-    """Return a judge of the nearest targets.yaml with the given prompt."""
-    if flags["assertion"] is not None:
-        raise UsageError("--assertion chooses one of a --suite")
-    folder = path.resolve().parent
-    problems = Problems(str(path), lambda _: None)
-    targets = Targets(None, folder, variables_for(folder, options), problems)
-    graders = Graders(folder, targets)
-    raw: dict[str, Any] = {"type": "llm-grader", "threshold": flags["threshold"]}
-    for key, option in (("judge", "name"), ("model", "model"), ("prompt", "prompt")):
-        if flags[option] is not None:
-            raw[key] = flags[option]
-    assertion = AssertionReader(graders).read(raw, (), problems)
-    if assertion is None:
-        raise UsageError("; ".join(problem.message for problem in problems.noted))
-    for other in graders.file_problems:
-        other.raise_if_any()
-    if graders.default is None and "judge" not in raw:
-        raise UsageError("name the judge: --suite FILE, or --judge TARGET of a targets.yaml")
-    definition = SuiteDefinition(
-        name=path.stem,
-        format=Format.TEST_FILE,
-        source=Source(str(path), str(folder), ""),
-        policy=Policy(ScoreRule.WEIGHTED, gates=()),
-        targets=targets.used,
-        judge=graders.default,
-    )
-    return _JudgedAssertion(definition, assertion)
-
-
-def _lines_judge(calibration: Calibration) -> Iterator[str]:
+def _calibration_lines(calibration: Calibration) -> Iterator[str]:
     values, confusion = calibration.values(), calibration.confusion
     who = ", ".join(calibration.judges)
     yield counted(confusion.n, "label") + (f", judged by {who}" if who else "")

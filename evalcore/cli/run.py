@@ -1,12 +1,13 @@
-"""`evalcore run`: its options. What it does is `cli/running.py`, which `--help` does not import."""
+"""The flags of `evalcore run` and `record`; `--help` does not import `cli/running.py`."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from evalcore.cli.options import (
+    RunName,
     debug_option,
     export_option,
     import_option,
@@ -16,27 +17,23 @@ from evalcore.cli.options import (
     store_option,
     suite_options,
     verbose_option,
-    workspace_option,
 )
 from evalcore.isolation.mode import ISOLATIONS
-from evalcore.model.mode import Mode
+from evalcore.model.mode import HISTORY, Mode
 
-_WORDS = "evalcore.words"
-_WATCH_HELP = "Run again when a file changes that the run is made from, with --reuse."
-_RUNNER_HELP = "With --prefect: what executes the tasks: threads, dask, ray.  [threads]"
-_WORKERS_HELP = (
-    "Processes that share the run; auto: one for each core where many items wait for nothing, else "
-    "none besides this one.  [auto]"
-)
-_ISOLATION_HELP = "Where the suite's Python runs: worker processes, or this one.  [process]"
-_DETAIL_HELP = "Of script suites also each iteration: scores, errors, intervals."
-_REPORT_HELP = "Also store these forms: html, junit, markdown, github."
-
-
-_MOST_WORKERS = 64
+_WORDS: Final = "evalcore.words"
+_MOST_WORKERS: Final = 64
+_GROUPS: Final = {
+    "Choose": "format_ script target variants cases tags excluded failed resume",
+    "Decide": "gates baseline threshold iterations stop_when_decided strict",
+    "Execute": "mode reuse watch concurrency workers prefect runner isolation imports "
+    "keep_workspace",
+    "Report": "as_json verbose detail forms exports store log_format debug help",
+}
+"""The headings of `--help`, and the parameters below each."""
 
 
-class _WorkersType(click.ParamType[Any]):
+class _Workers(click.ParamType[Any]):
     """A number of worker processes; None for `auto`."""
 
     name = "N|auto"
@@ -53,30 +50,88 @@ class _WorkersType(click.ParamType[Any]):
 
 
 class _RunCommand(click.Command):
-    """Keeps its words as they are written: each round of a watch is called with them."""
+    """A command with its flags in groups. Each round of a watch is called with its words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Note the words and parse them."""
         ctx.meta[_WORDS] = tuple(args)
         return super().parse_args(ctx, args)
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the flags below the headings of their groups."""
+        rows = {each.name: each.get_help_record(ctx) for each in self.get_params(ctx)}
+        for title, names in _GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([row for name in names.split() if (row := rows.get(name))])
+
+
+def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | None) -> Any:
+    if not text:
+        return ()
+    from evalcore.errors import UsageError
+    from evalcore.report.registry import parse_forms
+
+    try:
+        return parse_forms(text)
+    except UsageError as error:
+        raise UsageError(f"--report: {error}") from error
+
 
 @click.command(cls=_RunCommand)
 @suite_options
-@click.option("--resume", metavar="RUN", help="Go on with a run; takes no suite file.")
-@click.option("--failed", metavar="RUN", help="Only cases that did not pass in this run.")
+@click.option(
+    "--resume", type=RunName(), metavar="RUN", help="Continue a run; takes no suite file."
+)
+@click.option(
+    "--failed", type=RunName(), metavar="RUN", help="Only cases that did not pass in this run."
+)
 @mode_option
-@click.option("--reuse", is_flag=True, help="Do not execute what the last 20 runs did.")
-@click.option("--watch", is_flag=True, help=_WATCH_HELP)
+@click.option(
+    "--reuse",
+    flag_value=HISTORY,
+    help="Reuse results of unchanged items from the last 20 runs.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Run again when a file changes that the run is made from, with --reuse.",
+)
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
-@click.option("--runner", metavar="RUNNER", help=_RUNNER_HELP)
-@click.option("--workers", type=_WorkersType(), help=_WORKERS_HELP)
-@click.option("--report", "forms", metavar="FORM,…", help=_REPORT_HELP)
+@click.option(
+    "--runner",
+    metavar="RUNNER",
+    help="With --prefect: what executes the tasks: threads, dask, ray.  [threads]",
+)
+@click.option(
+    "--workers",
+    type=_Workers(),
+    help="Processes that share the run; auto: one for each core where many items wait for nothing, "
+    "else none besides this one.  [auto]",
+)
+@click.option(
+    "--report",
+    "forms",
+    metavar="FORM,…",
+    callback=_report_forms,
+    help="Also store these forms: html, junit, markdown, github.",
+)
 @export_option
-@workspace_option
+@click.option(
+    "--keep-workspace",
+    is_flag=True,
+    help="Keep test workspaces; `evalcore workspaces` shows them.",
+)
 @import_option
-@click.option("--isolation", type=click.Choice(ISOLATIONS), help=_ISOLATION_HELP)
-@click.option("--detail", is_flag=True, help=_DETAIL_HELP)
+@click.option(
+    "--isolation",
+    type=click.Choice(ISOLATIONS),
+    help="Where the suite's Python runs: worker processes, or this one.  [process]",
+)
+@click.option(
+    "--detail",
+    is_flag=True,
+    help="Of script suites also each iteration: scores, errors, intervals.",
+)
 @debug_option
 @log_option
 @store_option
@@ -97,21 +152,20 @@ def run(**flags: Any) -> int:
     return int(run_command(flags))
 
 
-_RECORD_FLAGS = {"mode": Mode.RECORD.value, "resume": None, "watch": False}
-_HELP = """Run suites with real calls, and record what the providers answer.
-
-The same as `evalcore run --mode record`. `evalcore run --mode replay` then repeats the run
-without a provider.
-"""
+_RECORD_FLAGS: Final = {"mode": Mode.RECORD.value, "resume": None, "watch": False}
 
 
 def _record(**flags: Any) -> Any:
     return run.callback(**flags, **_RECORD_FLAGS) if run.callback is not None else None
 
 
-record = click.Command(
+record = _RunCommand(
     "record",
     callback=_record,
     params=[parameter for parameter in run.params if parameter.name not in _RECORD_FLAGS],
-    help=_HELP,
+    help="""Run suites with real calls, and record what the providers answer.
+
+    The same as `evalcore run --mode record`. `evalcore run --mode replay` then repeats the run
+    without a provider.
+    """,
 )

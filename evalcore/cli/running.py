@@ -9,24 +9,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
-from evalcore.analytics.integrity import check_run
-from evalcore.cli.loading import (
-    Named,
-    check_imports,
-    is_script_run,
-    load_named,
-    load_suites,
-    print_scores,
-    read_scores,
-    tell_beside,
-)
+from evalcore.analytics.integrity import check_plan, check_run
+from evalcore.cli.loading import Named, check_imports, load_named, load_suites
 from evalcore.cli.options import (
     check_exports,
     chosen_store,
@@ -35,17 +26,18 @@ from evalcore.cli.options import (
     load_options,
     log_option,
     override_options,
+    run_argument,
     settings,
     store_option,
     verbose_option,
 )
 from evalcore.cli.output import (
     export_view,
-    one_line,
     print_terminal,
-    report_forms,
     reserved_stdout,
+    say,
     store_reports,
+    warn,
 )
 from evalcore.errors import EvalError, ExitCode, RunConflictError, UsageError, resumable
 from evalcore.execution.row import ItemEnd
@@ -55,29 +47,31 @@ from evalcore.formats.options import LoadOptions
 from evalcore.gates.decide import exit_code
 from evalcore.isolation.mode import Isolation
 from evalcore.model.evidence import NOTHING
-from evalcore.model.mode import HISTORY, Mode
-from evalcore.model.run import Decision, Manifest, State
-from evalcore.model.suite import Suite
-from evalcore.pipeline.acceptance import AcceptingWorker, source_files_of
+from evalcore.model.mode import Mode
+from evalcore.model.run import Decision, GateOutcome, Manifest, State
+from evalcore.model.suite import Format, Suite
+from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan, source_files_of
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.executors import worker_count
+from evalcore.pipeline.executors import find_runner, worker_count
 from evalcore.pipeline.finish import RunView, finish_run, view_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.pipeline.session import ExecuteOptions
+from evalcore.pipeline.states import cancel_run, reopen_refused
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
-from evalcore.wording import outcomes_text
+from evalcore.wording import counted, outcomes_text
 
 _COUNTS = ("passed", "failed", "blocked", "error", "skipped")
 _ITEMS_PER_LOOK = 64
 _FIRST_LINE_S = 3.0
 _LINE_EVERY_S = 10.0
 _WAITS_EVERY_S = 30.0
+_MOST_NOTES: Final = 200
 
 
 class ProgressDisplay:
@@ -138,16 +132,19 @@ class ProgressDisplay:
                 self._started, self._unmeasured = self._clock(), 1
                 self._next = max(self._next, self._started + _FIRST_LINE_S)
             self.done += 1
-            self._counts[_count_of(finished)] += 1
+            if finished.status in (State.ERROR, State.SKIPPED):
+                self._counts[finished.status.value] += 1
+            else:
+                self._counts["failed" if finished.outcome is None else finished.outcome.value] += 1
             waited = finished.ended_us - finished.started_us > 10_000
+            if self._quiet or self._bar is not None:
+                return
+            # The clock is asked for what took long, and sometimes for what did not.
             if waited or self.done % _ITEMS_PER_LOOK == 0:
-                self._look()
-
-    def _look(self) -> None:
-        now = self._clock()
-        if now >= self._next and not self._quiet and self._bar is None:
-            self._next = now + _LINE_EVERY_S
-            self._show()
+                now = self._clock()
+                if now >= self._next:
+                    self._next = now + _LINE_EVERY_S
+                    self._show()
 
     def _tell_waits(self) -> None:
         """Write a line for each 30 s in which calls have waited for something for a second."""
@@ -174,10 +171,8 @@ class ProgressDisplay:
                 _tell(f"{self._title}: {self.done}/{self._total}, {text}")
 
     def _state(self) -> str:
-        return ", ".join(filter(None, (self._counted(), waiting_text(self.waits.standing()))))
-
-    def _counted(self) -> str:
-        return outcomes_text(self._counts)
+        counted_items = outcomes_text(self._counts)
+        return ", ".join(filter(None, (counted_items, waiting_text(self.waits.standing()))))
 
     def _show(self) -> None:
         self._printed = self.done
@@ -227,79 +222,32 @@ def _tell(line: str) -> None:
         click.echo(line, err=True)
 
 
-def _count_of(finished: ItemEnd) -> str:
-    """Return which of the counts an item is one of."""
-    if finished.status in (State.ERROR, State.SKIPPED):
-        return finished.status.value
-    return "failed" if finished.outcome is None else finished.outcome.value
-
-
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """How runs are executed and shown. `observe` is called with each run that has ended.
+    """How runs are executed and shown: flags of `evalcore run` by their names.
 
-    `runner` is Prefect's, which asks for plans for `planned_workers` processes.
+    `reuse` says where evidence is taken from. `observe` is called with each run that has ended.
     """
 
     as_json: bool
     verbose: bool
     prefect: bool = False
-    runner: str = "auto"
-    planned_workers: int = 1
+    runner: str | None = None
     workers: int | None = None
     forms: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
-    mode: str = Mode.LIVE
+    mode: str | None = None
     reuse: str | None = None
-    keep_workspaces: bool = False
-    exports: tuple[Path, ...] = ()
+    keep_workspace: bool = False
+    exports: Sequence[Path] = ()
     detail: bool = False
     isolation: str | None = None
     observe: Callable[[RunView], None] | None = None
 
-    def policy(self, roots: tuple[Path, ...]) -> ImportPolicy:
-        """Return what may be imported: below the roots, and what the caller and settings allow."""
+    def policy(self, suite: Suite) -> ImportPolicy:
+        """Return what a suite may import: what is below its folder or this one, or is allowed."""
+        roots = (Path(suite.definition.source.folder), Path.cwd())
         return ImportPolicy(roots=roots, allowed=(*settings().allow_imports, *self.imports))
-
-    def execute(
-        self,
-        policy: ImportPolicy,
-        stopper: Stopper,
-        progress: ProgressDisplay,
-        workers: int = 1,
-    ) -> ExecuteOptions:
-        """Return how the run is executed, with warnings on standard error."""
-        configured = settings()
-        return ExecuteOptions(
-            imports=policy,
-            settings=configured,
-            progress=progress,
-            stopper=stopper,
-            warn=tell_warning,
-            keep_workspaces=self.keep_workspaces,
-            isolation=Isolation(self.isolation or configured.isolation),
-            workers=workers,
-            waits=progress.waits,
-        )
-
-    @property
-    def plan(self) -> PlanOptions:
-        """How plans are cut: through an orchestrator a small run shows each case."""
-        options = PlanOptions(
-            mode=self.mode,
-            reuse=self.reuse,
-            workers=self.workers or 1,
-            isolation=self.isolation,
-            warn=tell_warning,
-        )
-        if self.prefect:
-            return replace(options, workers=self.planned_workers, single_items=True)
-        return options
-
-
-def tell_warning(message: str) -> None:
-    """Print a warning, which decides nothing, to standard error."""
-    click.echo(f"Warning: {one_line(message)}", err=True)
 
 
 class SignalStopper(Stopper):
@@ -336,66 +284,38 @@ def run_command(
 
     `observe` is called with each run that has ended.
     """
-    runner = flags.pop("runner")
-    planned_workers = _prepare(runner or "auto", flags) if flags["prefect"] else 1
-    if runner is not None and not flags["prefect"]:
-        raise UsageError("--runner says what executes the shards of a flow run: add --prefect")
-    paths = flags.pop("suites")
-    mode = flags.pop("mode")
-    options = RunOptions(
-        mode=mode or Mode.LIVE,
-        as_json=flags.pop("as_json"),
-        verbose=flags.pop("verbose"),
-        prefect=flags.pop("prefect"),
-        runner=runner or "auto",
-        planned_workers=planned_workers,
-        workers=flags.pop("workers"),
-        forms=report_forms(flags.pop("forms")),
-        imports=flags.pop("imports"),
-        detail=flags.pop("detail"),
-        isolation=flags.pop("isolation"),
-        reuse=HISTORY if flags.pop("reuse") else None,
-        keep_workspaces=flags.pop("keep_workspace"),
-        exports=tuple(flags.pop("exports")),
-        observe=observe,
-    )
-    address, resume = flags.pop("store"), flags.pop("resume")
+    own = {each.name: flags.pop(each.name) for each in fields(RunOptions) if each.name in flags}
+    options = RunOptions(**own, observe=observe)
+    if options.runner is not None and not options.prefect:
+        raise UsageError("--runner requires --prefect")
+    paths, failed, resume = flags.pop("suites"), flags.pop("failed"), flags.pop("resume")
+    address = flags.pop("store")
     if resume is not None:
-        if paths or flags["failed"] is not None:
-            named = "suite file" if paths else "--failed"
-            raise UsageError(f"--resume takes no {named}: the plan in the store holds all")
-        if mode is not None:
-            raise UsageError("--resume takes no --mode: the run goes on in its own")
+        if paths or failed is not None:
+            named = "suite files" if paths else "--failed"
+            raise UsageError(
+                f"--resume cannot be combined with {named}; it continues the stored plan"
+            )
+        if options.mode is not None:
+            raise UsageError("--resume takes no --mode: the run keeps its own")
         return resume_run(chosen_store(address), resume, options)
-    return run_suites(_load(paths, flags, address, options), chosen_store(address), options)
-
-
-def _load(
-    paths: Sequence[str], flags: dict[str, Any], address: str | None, options: RunOptions
-) -> list[Suite]:
-    """Return the suites with what the flags lay over them."""
-    failed = flags.pop("failed")
-    overrides, earlier = load_options(flags, address, options.imports), None
+    # A replay asks no provider and needs no key.
+    overrides = replace(
+        load_options(flags, address, options.imports),
+        secrets_required=options.mode != Mode.REPLAY,
+    )
+    earlier = None
     if failed is not None:
         overrides, earlier = keep_failed(overrides, chosen_store(address), failed)
     suites = load_suites(
         paths,
-        replace(
-            overrides,
-            # A replay asks no provider and needs no key.
-            secrets_required=options.mode != Mode.REPLAY,
-        ),
+        overrides,
         (*settings().allow_imports, *options.imports),
         portable=options.prefect or options.workers is not None,
     )
-    return suites if earlier is None else only_of_run(suites, earlier)
-
-
-def _prepare(runner: str, flags: Mapping[str, Any]) -> int:
-    """Return for how many processes the orchestrator's runs are planned; raise `UsageError`."""
-    from evalcore.pipeline.executors import find_runner
-
-    return find_runner("prefect").prepare(runner, flags["workers"])
+    if earlier is not None:
+        suites = only_of_run(suites, earlier)
+    return run_suites(suites, chosen_store(address), options)
 
 
 def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions) -> ExitCode:
@@ -403,25 +323,30 @@ def run_suites(suites: Sequence[Suite], store: ObjectStore, options: RunOptions)
     check_exports(options.exports, len(suites))
     for suite in suites:  # before the first one runs: if one cannot, none does
         settle_baseline(store, suite.definition)
-        folder = Path(suite.definition.source.folder)
         with reserved_stdout():
-            check_imports([suite], options.policy((folder, Path.cwd())))
+            check_imports([suite], options.policy(suite))
+    plan = PlanOptions(
+        mode=options.mode or Mode.LIVE,
+        reuse=options.reuse,
+        workers=options.workers or 1,
+        isolation=options.isolation,
+        warn=warn,
+    )
     if options.prefect:
-        from evalcore.pipeline.executors import find_runner
-
-        find_runner("prefect").connect()
+        runner = find_runner("prefect")
+        workers = runner.prepare(options.runner or "auto", options.workers)
+        # Through an orchestrator a small run shows each case.
+        plan = replace(plan, workers=workers, single_items=True)
+        runner.connect()
     decisions: list[Decision] = []
     for suite in suites:
-        planned = plan_run(suite, store, options.plan, now=datetime.now(UTC))
-        folder = Path(suite.definition.source.folder)
-        before = len(decisions) > 0
-        policy = options.policy((folder, Path.cwd()))
+        planned = plan_run(suite, store, plan, now=datetime.now(UTC))
         decision = _execute(
             planned,
             options,
-            policy=policy,
+            policy=options.policy(suite),
             objects=suite.objects,
-            append=before,
+            append=len(decisions) > 0,
             workers=options.workers or worker_count(suite, planned.known_manifest().plan),
         )
         decisions.append(decision or Decision.ERROR)
@@ -438,21 +363,17 @@ def resume_run(store: ObjectStore, run_id: str, options: RunOptions) -> ExitCode
     run = choose_run(store, run_id)
     manifest = run.manifest()
     if manifest.state is State.COMPLETED:
-        from evalcore.pipeline.states import reopen_refused
-
         if not reopen_refused(run):
-            return exit_code([show_completed(run, options)])
+            with view_run(run) as view:
+                return exit_code([_show_and_export(view, options)])
         manifest = run.manifest()
-    from evalcore.analytics.integrity import check_plan
-    from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan
-
     # No worker is started for what none could execute.
     check_plan(run, manifest)
-
     # A plan in a store may have been written by another user.
     accepted = accept_plan(run, AcceptingWorker(Path.cwd(), settings(), options.imports))
-    run = accepted.run
-    decision = _execute(run, options, policy=accepted.imports, workers=options.workers or 1)
+    decision = _execute(
+        accepted.run, options, policy=accepted.imports, workers=options.workers or 1
+    )
     return ExitCode.ERRORS if decision is None else exit_code([decision])
 
 
@@ -475,126 +396,129 @@ def _execute(
     if not gc.get_freeze_count():
         # What is loaded by now stays: a search for cycles in it would hold up all calls.
         gc.freeze()
-    stopper = SignalStopper()
+    configured = settings()
     # Lines of a log are read by machines: nothing else stands between them.
-    log = settings().log or ""
-    quiet = log.startswith("json")
+    log = configured.log or ""
     log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
+    quiet = log.startswith("json")
+    title, items = manifest.suite, manifest.plan.items
+    stopper = SignalStopper()
     with (
         resumable(run.run_id),
-        ProgressDisplay(
-            manifest.suite, manifest.plan.items, quiet=quiet, log_run=log_run
-        ) as progress,
+        ProgressDisplay(title, items, quiet=quiet, log_run=log_run) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
+        stopper,
     ):
-        execute = options.execute(policy, stopper, progress, workers)
-        execute = replace(execute, objects=objects)
+        execute = ExecuteOptions(
+            imports=policy,
+            settings=configured,
+            objects=objects,
+            progress=progress,
+            stopper=stopper,
+            warn=warn,
+            keep_workspaces=options.keep_workspace,
+            isolation=Isolation(options.isolation or configured.isolation),
+            workers=workers,
+            waits=progress.waits,
+        )
         if options.prefect:
-            from evalcore.pipeline.executors import find_runner
-
-            with stopper:
-                find_runner("prefect").start(run, execute, options.runner, options.workers)
+            runner = find_runner("prefect")
+            runner.start(run, execute, options.runner or "auto", options.workers)
         else:
-            with stopper:
-                execute_run(run, execute)
-    if stopper.stopped:
-        from evalcore.pipeline.states import cancel_run
-
-        if cancel_run(run, now=datetime.now(UTC)).state is not State.COMPLETED:
-            click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
-            return None
-
-    with resumable(run.run_id):
-        return end_run(run, options, execute, append=append)
-
-
-def end_run(
-    run: StoredRun,
-    options: RunOptions,
-    execute: ExecuteOptions,
-    *,
-    append: bool = False,
-) -> Decision:
-    """Decide a run that was executed, show and export it; return the decision.
-
-    `append` says that a run was shown before it.
-    """
+            execute_run(run, execute)
     now = datetime.now(UTC)
+    if stopper.stopped and cancel_run(run, now=now).state is not State.COMPLETED:
+        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
+        return None
     decide = DecideOptions(execute.imports, execute.objects, execute.isolation)
-    with ExitStack() as stack:
+    with resumable(run.run_id), ExitStack() as stack:
         with reserved_stdout():  # custom gates are called
-            view = stack.enter_context(
+            finished = (
                 view_run(run) if options.prefect else finish_run(run, now=now, options=decide)
             )
-        # Who reads no further still gets the decision, and so do those who are told of it.
-        with suppress(BrokenPipeError):
-            show(view, options, append=append)
-        decision = _export(view, options, append=append)
+            view = stack.enter_context(finished)
+        decision = _show_and_export(view, options, append=append)
         if not options.prefect:  # else the flow has told
-            _tell_run_end(view)
+            _notify(view)
         if options.observe is not None:
             options.observe(view)
         return decision
 
 
-def show_completed(run: StoredRun, options: RunOptions) -> Decision:
-    """Show and export a completed run; return its decision. Raises `DamagedRunError`."""
-    with view_run(run) as view:
-        with suppress(BrokenPipeError):
-            show(view, options)
-        return _export(view, options)
-
-
-def _export(view: RunView, options: RunOptions, *, append: bool = False) -> Decision:
-    """Write the exports; return the decision that the exit code stands for.
+def _show_and_export(view: RunView, options: RunOptions, *, append: bool = False) -> Decision:
+    """Show a run and write the exports; return the decision that the exit code stands for.
 
     What cannot be written is an error beside the run's decision, which it does not hide if that is
-    a failure: the run was executed.
+    a failure: the run was executed. `append` says that a run was shown before it.
     """
+    # Who reads no further still gets the decision, and so do those who are told of it.
+    with suppress(BrokenPipeError):
+        _show(view, options, append=append)
+    decision = view.report.decision
     try:
         export_view(view, options.exports, append=append)
     except (EvalError, OSError) as error:
-        click.echo(one_line(str(error)), err=True)
-        failed = view.report.decision is Decision.FAIL
-        return Decision.FAIL if failed else Decision.ERROR
-    return view.report.decision
+        say(str(error), err=True)
+        return Decision.FAIL if decision is Decision.FAIL else Decision.ERROR
+    return decision
 
 
-def _tell_run_end(view: RunView) -> None:
+def _notify(view: RunView) -> None:
     """Send the decision to those whom the suite or the configuration names."""
     if view.run.definition.policy.notify is None and settings().notify is None:
         return
     from evalcore.pipeline.notify import notify_decision
 
     for warning in notify_decision(view, settings()):
-        click.echo(one_line(f"Warning: {warning}"), err=True)
+        warn(warning)
 
 
-def show(view: RunView, options: RunOptions, *, append: bool = False) -> None:
-    """Print a run's report, and store the other forms that were asked for.
-
-    `append` says that a report stands before it.
-    """
+def _show(view: RunView, options: RunOptions, *, append: bool) -> None:
+    """Print a run's report, and store the other forms that were asked for."""
     store_reports(view, options.forms)
-    scores = read_scores(view, detail=options.detail) if is_script_run(view) else None
+    is_script = view.report.format == Format.SCRIPT_SUITE
     if options.as_json:
         click.echo(view.json(newline=""), nl=False)
-    elif scores is not None:
-        print_scores(scores, append=append)
-    else:
+    elif not is_script:
         print_terminal(view, verbose=options.verbose)
-    if scores is not None:
-        tell_beside(view, scores, verbose=options.verbose)
+    if is_script:
+        _show_script(view, options, append=append)
+
+
+def _show_script(view: RunView, options: RunOptions, *, append: bool) -> None:
+    """Print the scores of a script suite as YAML; everything else goes to standard error."""
+    from evalcore.report.script_scores import as_yaml, note_lines, scores_document, token_lines
+
+    scores = view.tables.script_scores(detail=options.detail)
+    if not options.detail and any(test.group is None for test in scores.tests):
+        scores = view.tables.script_scores(detail=True)  # a flat file shows each iteration
+    if not options.as_json:
+        between = "---\n" if append else ""
+        click.echo(between + as_yaml(scores_document(scores)), nl=False)
+    notes, repeated = view.tables.script_notes(), view.plan.iterations > 1
+    lines = list(note_lines(notes, variants=len(scores.finals) > 1, iterations=repeated))
+    if len(lines) > _MOST_NOTES:
+        more = counted(len(lines) - _MOST_NOTES, "more message")
+        lines[_MOST_NOTES:] = [f"and {more}: --json lists them"]
+    for gate in view.report.gates:
+        if gate.outcome is not GateOutcome.PASS or options.verbose:
+            lines.append(f"gate {gate.name}: {gate.outcome}: {gate.message}")
+    if not options.verbose:
+        lines.append(f"run {view.report.run.id} in {view.run.store.url}")
+    for line in lines:
+        say(line, err=True)
+    if options.verbose:
+        print_terminal(view, verbose=True, err=True)
+    for line in token_lines(scores.tokens):
+        say(line, err=True)
 
 
 @click.command()
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.argument("suite_file", metavar="[SUITE]", required=False)
 @click.option(
-    "--mode",
-    type=click.Choice([mode.value for mode in Mode]),
-    help="How judges are asked (default: as RUN was executed).",
+    "--mode", type=click.Choice([*Mode]), help="How judges are asked.  [default: as in RUN]"
 )
 @import_option
 @override_options
@@ -609,30 +533,38 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
     """
     opened = chosen_store(store)
     source = choose_run(opened, run_id)
-    run_id = source.run_id
-    manifest = source.manifest()
+    run_id, manifest = source.run_id, source.manifest()
     if manifest.state is not State.COMPLETED:
         raise RunConflictError(
             f"run {run_id} is {manifest.state}; `evalcore run --resume {run_id}` ends it first"
         )
     check_run(source)
-    overrides = load_options({**flags, "format_": flags["format_"] or manifest.format}, store)
-    path, script = _files(source, suite_file)
-    if overrides.script is None:
-        overrides = replace(overrides, script=script)
-    overrides = replace(overrides, file_rules=source.definition.file_rules)
+    script: str | None = None
+    try:
+        path, script = source_files_of(source, AcceptingWorker(Path.cwd(), settings()))
+    except EvalError:
+        if suite_file is None:
+            raise
+    path = path if suite_file is None else Path(suite_file)
     if not path.is_file():
         raise UsageError(
             f"run {run_id} was made from {path}, which is not there; name the file: "
             f"evalcore regrade {run_id} SUITE"
         )
+    overrides = load_options({**flags, "format_": flags["format_"] or manifest.format}, store)
+    overrides = replace(
+        overrides,
+        script=overrides.script or script,
+        file_rules=source.definition.file_rules,
+        secrets_required=False,
+    )
     allowed = (*settings().allow_imports, *flags["imports"])
-    suites = load_named(Named(str(path)), replace(overrides, secrets_required=False), allowed)
-    names = [suite.definition.name for suite in suites]
-    if manifest.suite not in names:
-        listed = ", ".join(f"'{name}'" for name in names)
+    suites = {
+        each.definition.name: each for each in load_named(Named(str(path)), overrides, allowed)
+    }
+    if manifest.suite not in suites:
+        listed = ", ".join(f"'{name}'" for name in suites)
         raise UsageError(f"{path} is suite {listed}; run {run_id} is of '{manifest.suite}'")
-    suite = suites[names.index(manifest.suite)]
     options = RunOptions(
         as_json=flags["as_json"],
         verbose=flags["verbose"],
@@ -640,18 +572,7 @@ def regrade(run_id: str, suite_file: str | None, store: str | None, **flags: Any
         mode=flags["mode"] or manifest.mode,
         reuse=run_id,
     )
-    return int(run_suites([suite], opened, options))
-
-
-def _files(run: StoredRun, suite_file: str | None) -> tuple[Path, str | None]:
-    """Return the suite's file, and the script of a script suite if the run may name one."""
-    try:
-        path, script = source_files_of(run, AcceptingWorker(Path.cwd(), settings()))
-    except EvalError:
-        if suite_file is None:
-            raise
-        return Path(suite_file), None
-    return Path(suite_file or path), script
+    return int(run_suites([suites[manifest.suite]], opened, options))
 
 
 def keep_failed(

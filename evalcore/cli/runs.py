@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import redirect_stdout, suppress
 from dataclasses import replace
@@ -18,13 +19,15 @@ import orjson
 from evalcore.analytics.integrity import verify_run
 from evalcore.cli.options import (
     NumberRange,
+    RunName,
     chosen_store,
     import_option,
     json_option,
+    run_argument,
     settings,
     store_option,
 )
-from evalcore.cli.output import one_line, refresh
+from evalcore.cli.output import emit, refresh, say, show_progress
 from evalcore.cli.running import RunOptions, resume_run
 from evalcore.errors import DamagedRunError, ExitCode, NotAllowedError, RunConflictError
 from evalcore.gates.decide import exit_code
@@ -32,7 +35,6 @@ from evalcore.model.run import Decision, Manifest, State
 from evalcore.pipeline.acceptance import AcceptingWorker, accept_plan, read_seal
 from evalcore.pipeline.lease import is_interrupted
 from evalcore.pipeline.states import cancel_run
-from evalcore.report.document import on_one_line
 from evalcore.report.figures import duration_text
 from evalcore.storage.manifests import encode_manifest
 from evalcore.storage.run_names import choose_run
@@ -45,107 +47,26 @@ from evalcore.storage.runs import (
     open_run,
     read_figures,
 )
-from evalcore.storage.store import ObjectStore
 from evalcore.trust.plan_keys import read_plan_keys
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from evalcore.errors import Damage
-    from evalcore.pipeline.removal import Progress
     from evalcore.pipeline.watch import Watched
+    from evalcore.storage.store import ObjectStore
 
-
-_REPAIR_HELP = "Set damaged result parts aside and execute their shards again."
-
-
-@click.command("verify")
-@click.argument("run_id", metavar="RUN")
-@click.option("--repair", is_flag=True, help=_REPAIR_HELP)
-@import_option
-@store_option
-@json_option
-def verify_command(
-    run_id: str, repair: bool, imports: tuple[str, ...], store: str | None, as_json: bool
-) -> int:
-    """Check that a run's manifest, plan and results are whole; list every damage.
-
-    Exit codes: 0 the run is whole (or is now), 4 it is damaged.
-    """
-    run = choose_run(chosen_store(store), run_id)
-    damages, repaired = _damages(run), tuple[int, ...]()
-    if damages and repair and DamagedRunError(run.run_id, damages).repairable:
-        repaired, damages = _repaired(run, damages, imports)
-    if as_json:
-        click.echo(on_one_line(orjson.dumps(_document(run, damages, repaired)).decode()))
-    else:
-        _tell(run, damages, repaired)
-    return int(ExitCode.ERRORS if damages else ExitCode.PASS)
-
-
-def _repaired(
-    run: StoredRun, damages: tuple[Damage, ...], imports: tuple[str, ...]
-) -> tuple[tuple[int, ...], tuple[Damage, ...]]:
-    """Execute the damaged shards again; return them, and what is damaged still."""
-    from evalcore.pipeline.states import reopen_damaged
-
-    for damage in damages:
-        click.echo(one_line(f"damaged: {damage}"), err=True)
-    # Nothing is set aside of a run whose plan this process does not execute.
-    accept_plan(run, AcceptingWorker(Path.cwd(), settings(), imports))
-    shards = reopen_damaged(run, damages)
-    with redirect_stdout(sys.stderr):  # standard output says what became of the run
-        resume_run(run.store, run.run_id, RunOptions(False, False, imports=imports))
-    return shards, _damages(run)
-
-
-def _damages(run: StoredRun) -> tuple[Damage, ...]:
-    """Return every damage of a run, a plan that is not what this process has signed included."""
-    try:
-        seal = read_seal(run, read_plan_keys(os.environ), run.manifest())
-    except NotAllowedError:  # not signed is not damaged
-        seal = None
-    except DamagedRunError as error:
-        return verify_run(run) or error.damages
-    return verify_run(replace(run, seal=seal))
-
-
-def _document(
-    run: StoredRun, damages: tuple[Damage, ...], repaired: tuple[int, ...]
-) -> dict[str, Any]:
-    manifest: Manifest | None = None
-    with suppress(DamagedRunError):
-        manifest = run.manifest()
-    return {
-        "run": run.run_id,
-        "state": None if manifest is None else manifest.state,
-        "decision": None if manifest is None else manifest.decision,
-        "whole": not damages,
-        "damaged": [damage._asdict() for damage in damages],
-        "repaired": list(repaired),
-    }
-
-
-def _tell(run: StoredRun, damages: tuple[Damage, ...], repaired: tuple[int, ...]) -> None:
-    for damage in damages:
-        click.echo(one_line(f"damaged: {damage}"))
-    if repaired:
-        shards = ", ".join(map(str, repaired))
-        click.echo(f"executed again: shards {shards}")
-    if damages:
-        click.echo(DamagedRunError(run.run_id, damages).remedy, err=True)
-    else:
-        click.echo(f"run {run.run_id} is whole")
-
-
-DAMAGED: Final = "damaged"
-_UNPLANNED: Final = "unplanned"
-INTERRUPTED: Final = "interrupted"
-_ABSENT: Final = "–"
 _ROW: Final = "{:<23}  {:<12}  {:>9}  {:>7}  {:>9}  {:>9}  {:>10}  {}"
 _TITLES: Final = ("RUN", "DECISION", "ITEMS", "SCORE", "PASS RATE", "DURATION", "COST USD", "SUITE")
+_MOVING: Final = ("items_per_s", "left_s", "elapsed_s")
+"""What changes of a followed run although nothing has happened."""
 
 
-@click.command("list")
+@click.group()
+def runs() -> None:
+    """List, show, watch, verify, cancel and delete runs."""
+
+
+@runs.command("list")
 @click.option("--suite", metavar="NAME", help="Only runs of this suite.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the newest N.")
 @store_option
@@ -153,21 +74,14 @@ _TITLES: Final = ("RUN", "DECISION", "ITEMS", "SCORE", "PASS RATE", "DURATION", 
 def list_command(suite: str | None, limit: int | None, store: str | None, as_json: bool) -> None:
     """List runs, newest first, with their score, pass rate, duration and cost.
 
-    A run whose processes have died is shown as interrupted; `evalcore run --resume` goes on.
+    A run whose processes have died is shown as interrupted; `evalcore run --resume` continues it.
     """
     opened = chosen_store(store)
     entries = _entries(opened, islice(list_all_runs(opened, suite), limit))
     if as_json:
-        click.echo(on_one_line(orjson.dumps(list(entries)).decode()))
-        return
-    empty = True
-    for entry in entries:
-        if empty:
-            click.echo(_ROW.format(*_TITLES))
-        empty = False
-        click.echo(one_line(_line(entry)))
-    if empty:
-        click.echo("no runs yet", err=True)
+        emit(list(entries), as_json, ())
+    else:
+        emit(None, as_json, _lines(entries), none="no runs yet")
 
 
 def manifest_facts(manifest: Manifest) -> dict[str, Any]:
@@ -194,19 +108,18 @@ def manifest_facts(manifest: Manifest) -> dict[str, Any]:
 
 
 def _entries(
-    store: ObjectStore, runs: Iterable[Manifest | UnreadableRun]
+    store: ObjectStore, listed: Iterable[Manifest | UnreadableRun]
 ) -> Iterator[dict[str, Any]]:
     now = datetime.now(UTC)
-    for run in runs:
+    for run in listed:
         if isinstance(run, UnreadableRun):
-            entry = {"id": run.id, "suite": run.suite, "state": DAMAGED, "decision": None}
+            entry = {"id": run.id, "suite": run.suite, "state": "damaged", "decision": None}
             yield entry | {"reason": run.reason}
             continue
-        stored = open_run(store, run.suite, run.id)
         figures = read_figures(run) if run.state is State.COMPLETED else RunFigures()
         yield manifest_facts(run) | {
             "planned": run.is_planned,
-            "interrupted": is_interrupted(stored, run, now=now),
+            "interrupted": is_interrupted(open_run(store, run.suite, run.id), run, now=now),
             "duration_s": _duration_s(run),
             **figures._asdict(),
         }
@@ -217,38 +130,41 @@ def _duration_s(run: Manifest) -> float | None:
         return None
     started = datetime.fromisoformat(run.started_at or run.created_at)
     took = datetime.fromisoformat(run.ended_at) - started
-    # Clocks of two machines may have said when it began and when it ended.
+    # The clocks of two machines may have given the beginning and the end.
     return max(0.0, round(took.total_seconds(), 3))
 
 
+def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for number, entry in enumerate(entries):
+        if not number:
+            yield _ROW.format(*_TITLES)
+        yield _line(entry)
+
+
 def _line(entry: dict[str, Any]) -> str:
-    if entry["state"] == DAMAGED:
-        return f"{entry['id']}  {DAMAGED:<12}  {entry['reason']}  {entry['suite']}"
-    outcome = entry["decision"] or (entry["state"] if entry["planned"] else _UNPLANNED)
-    if entry["interrupted"]:
-        outcome = INTERRUPTED
-    score, rate, cost = entry["score"], entry["pass_rate"], entry["cost_usd"]
+    if entry["state"] == "damaged":
+        return f"{entry['id']}  {'damaged':<12}  {entry['reason']}  {entry['suite']}"
+    outcome = entry["decision"] or (entry["state"] if entry["planned"] else "unplanned")
+    part = f"  partial: {'; '.join(entry['part'])}" if entry["part"] else ""
+
+    def shown(key: str, form: str) -> str:
+        return "–" if entry[key] is None else format(entry[key], form)
+
+    duration_s = entry["duration_s"]
     return _ROW.format(
         entry["id"],
-        outcome,
+        "interrupted" if entry["interrupted"] else outcome,
         entry["items"],
-        _ABSENT if score is None else f"{score:.4f}",
-        _ABSENT if rate is None else f"{rate:.1%}",
-        _ABSENT if entry["duration_s"] is None else duration_text(entry["duration_s"]),
-        _ABSENT if cost is None else f"{cost:,.4f}",
-        f"{entry['suite']}  partial: {'; '.join(entry['part'])}"
-        if entry["part"]
-        else entry["suite"],
+        shown("score", ".4f"),
+        shown("pass_rate", ".1%"),
+        "–" if duration_s is None else duration_text(duration_s),
+        shown("cost_usd", ",.4f"),
+        f"{entry['suite']}{part}",
     )
 
 
-@click.group()
-def runs() -> None:
-    """List runs and look at one."""
-
-
 @runs.command("show")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @store_option
 @json_option
 def show_command(run_id: str, store: str | None, as_json: bool) -> int:
@@ -258,23 +174,17 @@ def show_command(run_id: str, store: str | None, as_json: bool) -> int:
     """
     run = choose_run(chosen_store(store), run_id)
     manifest, damages = run.manifest(), verify_run(run, deep=False)
-    code = ExitCode.ERRORS if damages else ExitCode.PASS
-    if as_json:
-        extra = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
-        document = orjson.loads(encode_manifest(manifest)) | extra
-        click.echo(on_one_line(orjson.dumps(document).decode()))
-        return int(code)
+    extra = {"damaged": [damage._asdict() for damage in damages]} if damages else {}
     facts = manifest_facts(manifest)
     if is_interrupted(run, manifest, now=datetime.now(UTC)):
-        facts["state"] = INTERRUPTED
+        facts["state"] = "interrupted"
     facts["counts"] = _counts_text(manifest.counts)
-    for name, value in facts.items():
-        click.echo(one_line(f"{name:<12} {value if value is not None else '–'}"))
-    for damage in damages:
-        click.echo(one_line(f"{DAMAGED:<12} {damage}"))
-    if damages:
+    lines = [f"{name:<12} {'–' if value is None else value}" for name, value in facts.items()]
+    lines += [f"{'damaged':<12} {damage}" for damage in damages]
+    emit(orjson.loads(encode_manifest(manifest)) | extra, as_json, lines)
+    if damages and not as_json:
         click.echo(DamagedRunError(run.run_id, damages).remedy, err=True)
-    return int(code)
+    return int(ExitCode.ERRORS if damages else ExitCode.PASS)
 
 
 def _counts_text(counts: Mapping[str, int] | None) -> str | None:
@@ -285,7 +195,7 @@ def _counts_text(counts: Mapping[str, int] | None) -> str | None:
 
 
 @runs.command("cancel")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @store_option
 def cancel_command(run_id: str, store: str | None) -> None:
     """Stop a run's workers wherever they are; what is committed stays."""
@@ -299,7 +209,7 @@ def cancel_command(run_id: str, store: str | None) -> None:
 
 
 @runs.command("watch")
-@click.argument("run_id", metavar="RUN")
+@run_argument
 @click.option(
     "--interval",
     "interval_s",
@@ -307,7 +217,7 @@ def cancel_command(run_id: str, store: str | None) -> None:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="How often the store is looked at.",
+    help="How often the store is read.",
 )
 @store_option
 @json_option
@@ -316,76 +226,25 @@ def watch_command(run_id: str, interval_s: float, store: str | None, as_json: bo
 
     The run may be executed by any process, also on another machine. Ctrl-C ends the watching only.
     """
-    import time
-
     from evalcore.pipeline.watch import Watch
 
     run = choose_run(chosen_store(store), run_id)
-    watch = Watch(run, clock=time.time)
-    last_key = ""
+    last: dict[str, Any] = {}
     try:
-        for watched in watch.follow(lambda: time.sleep(interval_s)):
+        for watched in Watch(run, clock=time.time).follow(lambda: time.sleep(interval_s)):
             document = watched.document()
             facts = {key: value for key, value in document.items() if key not in _MOVING}
-            if (key := repr(facts)) == last_key:
-                continue
-            last_key = key
-            line = orjson.dumps(document).decode()
-            click.echo(on_one_line(line) if as_json else one_line(_progress(watched)))
+            if facts != last:
+                last = facts
+                emit(document, as_json, (_progress(watched),))
     except KeyboardInterrupt:
         click.echo("watching ended; the run goes on without it", err=True)
         return int(ExitCode.ERRORS)
-    if (decision := watched.manifest.decision) is None:
-        if not as_json:
-            click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
-        return int(ExitCode.ERRORS)
-    return int(exit_code([Decision(decision)]))
-
-
-@runs.command("delete")
-@click.argument("run_names", metavar="RUN...", nargs=-1, required=True)
-@click.option("--yes", is_flag=True, help="Delete them; without it they are only listed.")
-@store_option
-@json_option
-def delete_command(run_names: tuple[str, ...], yes: bool, store: str | None, as_json: bool) -> int:
-    """Delete runs with their plans, results and reports; their rows in the history stay.
-
-    If a run has to stay (a baseline, a run that another one was compared with, a running one)
-    nothing is deleted and the exit code is 2.
-    """
-    from evalcore.pipeline.removal import remove_runs, require_removable
-
-    opened = chosen_store(store)
-    runs = {run.run_id: run for run in (choose_run(opened, name) for name in run_names)}
-    refresh(opened)
-    require_removable(opened, [*runs.values()], now=datetime.now(UTC))
-    if yes:
-        remove_runs([*runs.values()], _deletion_progress(as_json=as_json))
-    if as_json:
-        click.echo(on_one_line(orjson.dumps({"deleted": yes, "runs": [*runs]}).decode()))
-        return int(ExitCode.PASS)
-    for run in runs.values():
-        click.echo(one_line(f"{'gone  ' if yes else 'delete'}  {run.run_id}  {run.keys.suite}"))
-    after = "deleted" if yes else "would be deleted; --yes deletes"
-    click.echo(f"{counted(len(runs), 'run')} {after}", err=True)
-    return int(ExitCode.PASS)
-
-
-def _deletion_progress(*, as_json: bool) -> Progress:
-    if as_json or not sys.stderr.isatty():
-        return lambda _done, _total: None
-
-    def show(done: int, total: int) -> None:
-        click.echo(f"\r{done} of {total} runs deleted", err=True, nl=done == total)
-
-    return show
-
-
-for command in (list_command, verify_command):
-    runs.add_command(command)
-
-# What changes although nothing has happened.
-_MOVING = ("items_per_s", "left_s", "elapsed_s")
+    if (decision := watched.manifest.decision) is not None:
+        return int(exit_code([Decision(decision)]))
+    if not as_json:
+        click.echo(f"stopped; go on with: evalcore run --resume {run.run_id}", err=True)
+    return int(ExitCode.ERRORS)
 
 
 def _progress(watched: Watched) -> str:
@@ -407,3 +266,98 @@ def _progress(watched: Watched) -> str:
     elif watched.left_s is not None:
         parts.append(f"about {watched.left_s:.0f} s left")
     return ", ".join(parts)
+
+
+@runs.command("delete")
+@click.argument("run_names", metavar="RUN...", nargs=-1, required=True, type=RunName())
+@click.option("--yes", is_flag=True, help="Delete them; without it they are only listed.")
+@store_option
+@json_option
+def delete_command(run_names: tuple[str, ...], yes: bool, store: str | None, as_json: bool) -> None:
+    """Delete runs with their plans, results and reports; their rows in the history stay.
+
+    If a run has to stay (a baseline, a run that another one was compared with, a running one)
+    nothing is deleted and the exit code is 2.
+    """
+    from evalcore.pipeline.removal import remove_runs, require_removable
+
+    opened = chosen_store(store)
+    chosen = {run.run_id: run for run in (choose_run(opened, name) for name in run_names)}
+    refresh(opened)
+    require_removable(opened, [*chosen.values()], now=datetime.now(UTC))
+    if yes:
+        remove_runs([*chosen.values()], show_progress("runs deleted", as_json=as_json))
+    verb = "gone  " if yes else "delete"
+    lines = [f"{verb}  {run.run_id}  {run.keys.suite}" for run in chosen.values()]
+    emit({"deleted": yes, "runs": [*chosen]}, as_json, lines)
+    if not as_json:
+        after = "deleted" if yes else "would be deleted; --yes deletes"
+        click.echo(f"{counted(len(chosen), 'run')} {after}", err=True)
+
+
+@runs.command("verify")
+@run_argument
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Set damaged result parts aside and execute their shards again.",
+)
+@import_option
+@store_option
+@json_option
+def verify_command(
+    run_id: str, repair: bool, imports: tuple[str, ...], store: str | None, as_json: bool
+) -> int:
+    """Check that a run's manifest, plan and results are whole; list every damage.
+
+    Exit codes: 0 the run is whole (or is now), 4 it is damaged.
+    """
+    run = choose_run(chosen_store(store), run_id)
+    damages, repaired = _damages(run), tuple[int, ...]()
+    if damages and repair and DamagedRunError(run.run_id, damages).repairable:
+        repaired, damages = _repaired(run, damages, imports)
+    manifest: Manifest | None = None
+    with suppress(DamagedRunError):
+        manifest = run.manifest()
+    document = {
+        "run": run.run_id,
+        "state": None if manifest is None else manifest.state,
+        "decision": None if manifest is None else manifest.decision,
+        "whole": not damages,
+        "damaged": [damage._asdict() for damage in damages],
+        "repaired": list(repaired),
+    }
+    lines = [f"damaged: {damage}" for damage in damages]
+    lines += [f"executed again: shards {', '.join(map(str, repaired))}"] if repaired else []
+    lines += [] if damages else [f"run {run.run_id} is whole"]
+    emit(document, as_json, lines)
+    if damages and not as_json:
+        click.echo(DamagedRunError(run.run_id, damages).remedy, err=True)
+    return int(ExitCode.ERRORS if damages else ExitCode.PASS)
+
+
+def _repaired(
+    run: StoredRun, damages: tuple[Damage, ...], imports: tuple[str, ...]
+) -> tuple[tuple[int, ...], tuple[Damage, ...]]:
+    """Execute the damaged shards again; return them, and what is damaged still."""
+    from evalcore.pipeline.states import reopen_damaged
+
+    for damage in damages:
+        say(f"damaged: {damage}", err=True)
+    # Nothing is set aside of a run whose plan this process does not execute.
+    accept_plan(run, AcceptingWorker(Path.cwd(), settings(), imports))
+    shards = reopen_damaged(run, damages)
+    with redirect_stdout(sys.stderr):  # standard output says what became of the run
+        resume_run(run.store, run.run_id, RunOptions(False, False, imports=imports))
+    return shards, _damages(run)
+
+
+def _damages(run: StoredRun) -> tuple[Damage, ...]:
+    """Return every damage of a run, a plan that is not what this process has signed included."""
+    try:
+        seal = read_seal(run, read_plan_keys(os.environ), run.manifest())
+    except NotAllowedError:  # not signed is not damaged
+        seal = None
+    except DamagedRunError as error:
+        return verify_run(run) or error.damages
+    return verify_run(replace(run, seal=seal))

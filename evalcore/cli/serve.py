@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from datetime import timedelta
+from functools import update_wrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +21,14 @@ from evalcore.cli.options import (
     settings,
     store_option,
 )
+from evalcore.cli.output import emit, say
 from evalcore.errors import ExitCode, StoreError, UsageError
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from evalcore.client.clients import Client
+    from evalcore.client import Client
 
 
 DATABASE_HELP = "sqlite:///FILE or postgresql://…  [evalcore.db]"
@@ -74,6 +76,8 @@ def serve(context: click.Context, /, database: str, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         context.obj = database
         return
+    if not options["insecure"]:
+        _require_extra()
     with ended_by_interrupt():
         serve_until_stopped(ServeOptions(database=database, **options), settings())
 
@@ -141,11 +145,22 @@ def revoke(database: str, token_id: str) -> None:
     click.echo(f"revoked {token_id}")
 
 
+def _require_extra() -> None:
+    """Raise `UsageError` where the packages for tokens are not installed."""
+    from importlib.util import find_spec
+
+    if find_spec("argon2") is None:
+        extra = "pip install 'evalcore-pipeline[service]'"
+        raise UsageError(f"a service with tokens needs the extra 'service': {extra}")
+
+
 def _with_tokens(database: str, call: Any) -> Any:
     from evalcore.errors import UsageError
     from evalcore.service.auth import Tokens
     from evalcore.service.db import open_database, upgrade
     from evalcore.service.errors import ServiceError
+
+    _require_extra()
 
     async def run() -> Any:
         opened = open_database(database)
@@ -178,88 +193,91 @@ def evals(context: click.Context, server: str) -> None:
     context.obj = server
 
 
+def _pass_client(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Call the command with a client of the service; help imports none."""
+
+    def called(context: click.Context, /, **flags: Any) -> Any:
+        from evalcore.client import Client
+
+        with Client(context.obj, os.environ.get("EVALCORE_TOKEN") or None) as client:
+            return command(client, **flags)
+
+    return click.pass_context(update_wrapper(called, command))
+
+
+_file_argument = click.argument(
+    "file", type=click.Path(exists=True, dir_okay=False, path_type=Path)
+)
+_eval_argument = click.argument("eval_id", metavar="EVAL")
+_workflow_argument = click.argument("workflow_id", metavar="WORKFLOW")
+
+
 @evals.command("create")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.pass_obj
-def create_evals(server: str, file: Path) -> None:
+@_file_argument
+@_pass_client
+def create_eval(client: Client, file: Path) -> None:
     """Save the eval of FILE (JSON or YAML, as the API takes it)."""
-    from evalcore.client import calls
     from evalcore.service.models import CreateEval
 
-    body = _body(CreateEval, file)
-    with _client(server) as client:
-        _show(client.send(calls.create_eval(body)))
+    _show(client.evals.create(**_body(CreateEval, file)))
 
 
 @evals.command("list")
-@click.argument("workflow_id", metavar="WORKFLOW")
+@_workflow_argument
 @json_option
-@click.pass_obj
-def list_evals(server: str, workflow_id: str, as_json: bool) -> None:
+@_pass_client
+def list_evals(client: Client, workflow_id: str, as_json: bool) -> None:
     """List the evals of a workflow with their drift and their latest outcome."""
-    from evalcore.client import calls
-
-    with _client(server) as client:
-        rows = client.every(lambda page: calls.list_evals({"workflow_id": workflow_id, **page}))
-        for row in rows:
-            if as_json:
-                click.echo(row.model_dump_json(by_alias=True))
-                continue
-            latest = row.latest_run_summary
-            outcome = "never run" if latest is None else latest.outcome or latest.status
-            click.echo(
-                f"{row.id}  {row.name or row.assertion.condition.kind}  {outcome}"
-                f"  drift {row.drift.status}  {row.freshness.status}"
-            )
+    for row in client.evals.list(workflow_id):
+        if as_json:
+            click.echo(row.model_dump_json(by_alias=True))
+            continue
+        latest = row.latest_run_summary
+        outcome = "never run" if latest is None else latest.outcome or latest.status
+        say(
+            f"{row.id}  {row.name or row.assertion.condition.kind}  {outcome}"
+            f"  drift {row.drift.status}  {row.freshness.status}"
+        )
 
 
 @evals.command("get")
-@click.argument("eval_id", metavar="EVAL")
-@click.pass_obj
-def get(server: str, eval_id: str) -> None:
+@_eval_argument
+@_pass_client
+def get_eval(client: Client, eval_id: str) -> None:
     """Print one eval as JSON."""
-    from evalcore.client import calls
-
-    with _client(server) as client:
-        _show(client.send(calls.get_eval(eval_id)))
+    _show(client.evals.get(eval_id))
 
 
 @evals.command("update")
-@click.argument("eval_id", metavar="EVAL")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.pass_obj
-def update(server: str, eval_id: str, file: Path) -> None:
+@_eval_argument
+@_file_argument
+@_pass_client
+def update_eval(client: Client, eval_id: str, file: Path) -> None:
     """Change the fields of an eval that FILE names."""
-    from evalcore.client import calls
     from evalcore.service.models import UpdateEval
 
-    body = _body(UpdateEval, file)
-    with _client(server) as client:
-        _show(client.send(calls.update_eval(eval_id, body)))
+    _show(client.evals.update(eval_id, **_body(UpdateEval, file)))
 
 
 @evals.command("delete")
-@click.argument("eval_id", metavar="EVAL")
-@click.pass_obj
-def delete(server: str, eval_id: str) -> None:
+@_eval_argument
+@_pass_client
+def delete_eval(client: Client, eval_id: str) -> None:
     """Delete an eval; its results stay."""
-    from evalcore.client import calls
-
-    with _client(server) as client:
-        client.send(calls.delete_eval(eval_id))
+    client.evals.delete(eval_id)
     click.echo(f"deleted {eval_id}")
 
 
 @evals.command("run")
-@click.argument("workflow_id", metavar="WORKFLOW")
+@_workflow_argument
 @click.option("--block", help="The evals of this block only.")
 @click.option("--eval", "eval_id", help="This eval only.")
 @click.option("--wait", is_flag=True, help="Wait for the end; the exit code says how it was.")
 @click.option("--idempotency-key", help="The same key gives the same run.")
 @json_option
-@click.pass_obj
-def run(
-    server: str,
+@_pass_client
+def run_evals(
+    client: Client,
     workflow_id: str,
     block: str | None,
     eval_id: str | None,
@@ -271,53 +289,45 @@ def run(
 
     With --wait the exit code is 1 if one failed, was blocked, in error or cancelled.
     """
-    from evalcore.client import calls
-    from evalcore.service.models import BlockScope, CreateEvalRun, SingleScope
-
     if block is not None and eval_id is not None:
         raise UsageError("--block and --eval exclude each other")
-    scope: Any = None
+    scope: dict[str, str] | None = None
     if block is not None:
-        scope = BlockScope(type="block", block_id=block)
+        scope = {"type": "block", "block_id": block}
     elif eval_id is not None:
-        scope = SingleScope(type="single", eval_id=eval_id)
-    body = CreateEvalRun(workflow_id=workflow_id, scope=scope)
-    with _client(server) as client:
-        started = client.send(calls.create_run(body, idempotency_key))
-        if wait:
-            started = client.wait(calls.get_run(started.id))
+        scope = {"type": "single", "eval_id": eval_id}
+    started = client.runs.create(idempotency_key, workflow_id=workflow_id, scope=scope)
+    if wait:
+        started = client.runs.wait(started.id)
+    outcome = started.counts.outcome
     if as_json:
         _show(started)
     else:
-        outcome = started.counts.outcome
         click.echo(
             f"{started.id}  {started.lifecycle.status}: {counted(started.total_evals, 'eval')}, "
             f"{outcome.passed} passed, {outcome.failed} failed, {outcome.blocked} blocked"
         )
-    passed = started.counts.outcome.passed == started.total_evals
+    passed = outcome.passed == started.total_evals
     return ExitCode.PASS if passed or not wait else ExitCode.GATE_FAILED
 
 
 @evals.command("results")
 @click.argument("run_id", metavar="RUN")
 @json_option
-@click.pass_obj
-def results(server: str, run_id: str, as_json: bool) -> None:
+@_pass_client
+def list_results(client: Client, run_id: str, as_json: bool) -> None:
     """List the results of a run."""
-    from evalcore.client import calls
-
-    with _client(server) as client:
-        for row in client.every(lambda page: calls.list_results({"run_id": run_id, **page})):
-            if as_json:
-                click.echo(row.model_dump_json(by_alias=True))
-                continue
-            failure = None if row.assertion_result is None else row.assertion_result.failure
-            reason = "" if failure is None else f"  {failure.message}"
-            click.echo(f"{row.id}  {row.eval_id}  {row.verdict or row.lifecycle.status}{reason}")
+    for row in client.results.list(run_id=run_id):
+        if as_json:
+            click.echo(row.model_dump_json(by_alias=True))
+            continue
+        failure = None if row.assertion_result is None else row.assertion_result.failure
+        reason = "" if failure is None else f"  {failure.message}"
+        say(f"{row.id}  {row.eval_id}  {row.verdict or row.lifecycle.status}{reason}")
 
 
 @evals.command("export")
-@click.argument("workflow_id", metavar="WORKFLOW")
+@_workflow_argument
 @click.option(
     "-o",
     "--output",
@@ -325,17 +335,14 @@ def results(server: str, run_id: str, as_json: bool) -> None:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write to FILE: JSON if it ends in .json, else YAML.",
 )
-@click.pass_obj
-def export(server: str, workflow_id: str, output: Path | None) -> None:
+@_pass_client
+def export_evals(client: Client, workflow_id: str, output: Path | None) -> None:
     """Write a workflow and its saved evals as a file that `evalcore run` executes."""
-    from evalcore.client import calls
     from evalcore.formats.saved_evals import file_of, saved_evals_text
 
-    with _client(server) as client:
-        exported = client.send(calls.export_workflow(workflow_id))
+    exported = client.workflows.export(workflow_id)
     content = file_of(exported.name, exported.workflow, exported.evals)
-    is_json = output is not None and output.suffix == ".json"
-    text = saved_evals_text(content, as_json=is_json)
+    text = saved_evals_text(content, as_json=output is not None and output.suffix == ".json")
     if output is None:
         click.echo(text, nl=False)
         return
@@ -344,52 +351,41 @@ def export(server: str, workflow_id: str, output: Path | None) -> None:
 
 
 @evals.command("import")
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@_file_argument
 @click.option("--workflow", "workflow_id", metavar="ID", help="Import into this workflow.")
 @click.option("--dry-run", is_flag=True, help="Only print what would change.")
 @json_option
-@click.pass_obj
-def import_file(
-    server: str, file: Path, workflow_id: str | None, dry_run: bool, as_json: bool
+@_pass_client
+def import_evals(
+    client: Client, file: Path, workflow_id: str | None, dry_run: bool, as_json: bool
 ) -> None:
     """Create or update the workflow and the evals of FILE; a second time changes nothing."""
-    import orjson
-
     from evalcore.client.imports import Import
     from evalcore.formats.saved_evals import read_saved_evals
 
-    written = read_saved_evals(file)
-    with _client(server) as client:
-        for change in Import(client, written, dry_run).run(workflow_id):
-            if as_json:
-                click.echo(orjson.dumps(change._asdict()).decode())
-                continue
-            fields = f" ({', '.join(change.fields)})" if change.fields else ""
-            identity = f"  {change.id}" if change.id else ""
-            click.echo(f"{change.resource} {change.name}: {change.action}{fields}{identity}")
+    for change in Import(client, read_saved_evals(file), dry_run).run(workflow_id):
+        fields = f" ({', '.join(change.fields)})" if change.fields else ""
+        identity = f"  {change.id}" if change.id else ""
+        line = f"{change.resource} {change.name}: {change.action}{fields}{identity}"
+        emit(change._asdict(), as_json, (line,))
 
 
-def _client(server: str) -> Client:
-    from evalcore.client.clients import Client
-
-    return Client(server, os.environ.get("EVALCORE_TOKEN") or None)
-
-
-def _body(shape: type[Any], file: Path) -> Any:
-    """Return a request from a file; raises `LoadError` with every mistake."""
+def _body(shape: type[BaseModel], file: Path) -> dict[str, Any]:
+    """Return the fields of a request from a file; raises `LoadError` with every mistake."""
     from pydantic import ValidationError
 
     from evalcore.formats.documents import as_json, read_document
     from evalcore.problems import Problems
 
     document = read_document(file, str(file))
-    problems = Problems(document.file, document.locate)
+    fields: Any = as_json(document.value)
     try:
-        return shape.model_validate(as_json(document.value))
+        shape.model_validate(fields)
     except ValidationError as error:
+        problems = Problems(document.file, document.locate)
         problems.add_invalid(error, document.value, shape)
-    problems.raise_if_any()
-    raise AssertionError("a validation error has mistakes")
+        problems.raise_if_any()
+    return dict(fields)
 
 
 def _show(resource: BaseModel) -> None:

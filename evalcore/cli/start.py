@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import shlex
 import sys
 from collections.abc import Mapping
@@ -14,10 +13,11 @@ from typing import Final, NamedTuple
 import click
 import orjson
 
-from evalcore.cli.output import one_line
+from evalcore.cli.options import load_plainly
+from evalcore.cli.output import say
 from evalcore.errors import UsageError
-from evalcore.formats.registry import FORMATS, json_schema
 from evalcore.model.suite import Format
+from evalcore.wording import counted
 
 PYTHON: Final = "python"
 _TEMPLATES: Final = Path(__file__).parent / "starters"
@@ -63,11 +63,12 @@ STARTERS: Final[Mapping[str, Starter]] = {
 def starter_files(format_: str, name: str) -> dict[str, bytes]:
     """Return the files of a starter by their names; the first is the suite."""
     starter = STARTERS[format_]
-    fields = {"<name>": name, "<module>": name.replace("-", "_")}
+
+    def filled(text: str) -> str:
+        return text.replace("<name>", name).replace("<module>", name.replace("-", "_"))
+
     files = {
-        _filled(file, fields): _filled(
-            (_TEMPLATES / format_ / template).read_text("utf-8"), fields
-        ).encode()
+        filled(file): filled((_TEMPLATES / format_ / template).read_text("utf-8")).encode()
         for file, template in starter.files.items()
     }
     if starter.schema:
@@ -78,15 +79,8 @@ def starter_files(format_: str, name: str) -> dict[str, bytes]:
     return files
 
 
-def _filled(text: str, fields: Mapping[str, str]) -> str:
-    for field, value in fields.items():
-        text = text.replace(field, value)
-    return text
-
-
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
 _DEFAULT_NAME: Final = "quickstart"
-_INPUT_WAIT_S: Final = 1.0
 
 
 @click.command()
@@ -96,26 +90,38 @@ _INPUT_WAIT_S: Final = 1.0
 def init(folder: str, format_: str | None, name: str | None) -> None:
     """Write a small suite to FOLDER that runs without a key or a server.
 
-    Asks for the format and the name; the answers may be piped in, one a line. Without a terminal
-    and answers --format is required, and the name is quickstart by default. No file is overwritten.
-    A YAML suite names its JSON Schema, which stands beside it, for editors.
+    Asks for the format and the name on a terminal. Elsewhere --format is required, and the name is
+    quickstart by default. No file is overwritten. A YAML suite names its JSON Schema, which stands
+    beside it, for editors.
     """
     asks = sys.stdin.isatty() and sys.stderr.isatty()
-    if not asks and format_ is None:
-        format_, piped_name = _piped_answers()
-        name = piped_name if name is None else name
-    format_ = _ask_format() if format_ is None else _checked_format(format_)
+    if format_ is None:
+        if not asks:
+            raise UsageError(
+                "there is no terminal to ask on: --format required, as in "
+                f"evalcore init --format test-file --name {_DEFAULT_NAME}"
+            )
+        format_ = _ask_format()
+    if format_ not in STARTERS:
+        raise UsageError(f"--format: unknown format '{format_}'; formats: {', '.join(STARTERS)}")
     if name is None:
         name = _DEFAULT_NAME
         if asks:
             name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
-    files = starter_files(format_, _checked_name(name))
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(
+            f"--name: {name!r} is no name of a suite; write lower-case letters, digits, - and _, "
+            f"as in {_DEFAULT_NAME}"
+        )
+    if name.replace("-", "_") in sys.stdlib_module_names:
+        raise UsageError(f"--name: Python's standard library has a module {name}; write another")
     root = Path(folder)
-    _write(root, files)
+    files = {root / file: data for file, data in starter_files(format_, name).items()}
+    _write(files, "choose another --name")
     for file in files:
-        click.echo(f"wrote {one_line(str(root / file))}", err=True)
-    suite = shlex.quote(os.path.normpath(root / next(iter(files))))
+        say(f"wrote {file}", err=True)
     click.echo("next:", err=True)
+    suite = shlex.quote(os.path.normpath(next(iter(files))))
     click.echo(f"evalcore run {suite}\nevalcore report latest --verbose")
 
 
@@ -130,73 +136,23 @@ def _ask_format() -> str:
     return formats[number - 1]
 
 
-def _piped_answers() -> tuple[str, str]:
-    """Return format and name out of a pipe or a file; raise `UsageError` where none comes."""
-    answer = sys.stdin.readline() if _has_input() else ""
-    if not answer:
-        raise UsageError(
-            "there is no terminal to ask on: --format required, as in "
-            f"evalcore init --format test-file --name {_DEFAULT_NAME}"
-        )
-    formats, choice = list(STARTERS), answer.strip() or "1"
-    if choice.isdecimal() and 1 <= int(choice) <= len(formats):
-        choice = formats[int(choice) - 1]
-    elif choice not in STARTERS:
-        raise UsageError(
-            f"{choice!r} is no format: answer with a number from 1 to {len(formats)}, or one of "
-            f"{', '.join(formats)}"
-        )
-    return choice, sys.stdin.readline().strip() or _DEFAULT_NAME
-
-
-def _has_input() -> bool:
-    """Whether something can be read at once: a job's standard input may stay open and empty."""
-    try:
-        return bool(select.select([sys.stdin], [], [], _INPUT_WAIT_S)[0])
-    except (OSError, ValueError):
-        return False  # it is closed
-
-
-def _checked_format(format_: str) -> str:
-    if format_ not in STARTERS:
-        raise UsageError(f"--format: unknown format '{format_}'; formats: {', '.join(STARTERS)}")
-    return format_
-
-
-def _checked_name(name: str) -> str:
-    if _NAME.fullmatch(name) is None:
-        raise UsageError(
-            f"--name: {name!r} is no name of a suite; write lower-case letters, digits, - and _, "
-            f"as in {_DEFAULT_NAME}"
-        )
-    if name.replace("-", "_") in sys.stdlib_module_names:
-        raise UsageError(f"--name: Python's standard library has a module {name}; write another")
-    return name
-
-
-def _write(root: Path, files: Mapping[str, bytes]) -> None:
-    """Write all files, or none if one of them is there with other contents."""
-    existing = [name for name, data in files.items() if not _can_write(root / name, data)]
-    if existing:
-        listed = ", ".join(str(root / name) for name in existing)
-        raise UsageError(
-            f"nothing was written: {listed} would be overwritten; choose another --name"
-        )
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-        for name, data in files.items():
-            if not (root / name).exists():
-                with (root / name).open("xb") as file:
-                    file.write(data)
-    except OSError as error:
-        raise UsageError(f"{root}: cannot be written to: {error.strerror}") from error
-
-
-def _can_write(path: Path, data: bytes) -> bool:
-    """Whether there is no such file, or a schema that is the same."""
-    if not (path.exists() or path.is_symlink()):
-        return True
-    return path.name.endswith(".schema.json") and path.is_file() and path.read_bytes() == data
+def _write(files: Mapping[Path, bytes], instead: str, *, force: bool = False) -> None:
+    """Write all files, or none if one of them is there; a schema that is the same may be."""
+    existing = [
+        path
+        for path, data in files.items()
+        if (path.exists() or path.is_symlink())
+        and not (path.name.endswith(".schema.json") and path.read_bytes() == data)
+    ]
+    if existing and not force:
+        listed = ", ".join(map(str, existing))
+        raise UsageError(f"nothing was written: {listed} would be overwritten; {instead}")
+    for path, data in files.items():
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written to: {error.strerror}") from error
 
 
 SOURCES: Final = (
@@ -252,7 +208,7 @@ def import_command(
     columns: tuple[str, ...],
     force: bool,
 ) -> None:
-    """Write FILE as a suite: configurations, datasets, logs and exports of other programs.
+    """Convert FILE to a suite: configurations, datasets, logs and exports of other programs.
 
     What has no counterpart is told on standard error and stands as a comment in the suite. Checks
     that only Python can do are written to a module beside it. No file is overwritten without
@@ -290,16 +246,22 @@ def import_command(
         target=target,
         notes=notes.lines,
     )
-    files = {path: text}
+    files = {path: text.encode()}
     if suite.module is not None:
-        files[path.with_name(f"{module}.py")] = suite.module
-    _write_import_suite(files, force=force)
-    _tell(files, len(suite.cases), notes.lines)
-    _check(path)
+        files[path.with_name(f"{module}.py")] = suite.module.encode()
+    _write(files, "name another file with --out, or overwrite with --force", force=force)
+    for written in files:
+        say(f"wrote {written}", err=True)
+    click.echo(counted(len(suite.cases), "case"), err=True)
+    if notes.lines:
+        click.echo("what differs, or was not taken over (also in the file):", err=True)
+    for note in notes.lines:
+        say(f"- {note}", err=True)
+    load_plainly(path)  # values that no suite takes are told at once
     click.echo("next:", err=True)
     named = shlex.quote(os.path.normpath(path))
-    click.echo(one_line(f"evalcore validate {named}"))
-    click.echo(one_line(f"evalcore run {named}"))
+    say(f"evalcore validate {named}")
+    say(f"evalcore run {named}")
 
 
 def _renamed(columns: tuple[str, ...]) -> dict[str, str]:
@@ -309,26 +271,6 @@ def _renamed(columns: tuple[str, ...]) -> dict[str, str]:
         if not name or not field:
             raise UsageError("--column: write NAME=FIELD, such as question=input")
     return {name: field for name, _, field in pairs}
-
-
-def _tell(files: Mapping[Path, str], cases: int, notes: tuple[str, ...]) -> None:
-    for path in files:
-        click.echo(one_line(f"wrote {path}"), err=True)
-    click.echo(f"{cases} case{'s' if cases > 1 else ''}", err=True)
-    if notes:
-        click.echo("what differs, or was not taken over (also in the file):", err=True)
-    for note in notes:
-        click.echo(one_line(f"- {note}"), err=True)
-
-
-def _check(path: Path) -> None:
-    """Load the suite that was written: values that no suite takes are told at once."""
-    from evalcore.cli.options import settings
-    from evalcore.formats.options import LoadOptions
-    from evalcore.formats.registry import load_suite
-
-    options = LoadOptions(secrets_required=False).configured(settings(), os.environ)
-    load_suite(path, options, name=str(path))
 
 
 def _stem(path: Path) -> str:
@@ -346,27 +288,12 @@ def _module_name(path: Path) -> str:
     return f"suite_{name}" if name[0].isdigit() or name in sys.stdlib_module_names else name
 
 
-def _write_import_suite(files: Mapping[Path, str], *, force: bool) -> None:
-    """Write all files, or none if one of them is there."""
-    existing = [path for path in files if path.exists() or path.is_symlink()]
-    if existing and not force:
-        listed = ", ".join(map(str, existing))
-        raise UsageError(
-            f"nothing was written: {listed} would be overwritten; name another file with --out, "
-            "or overwrite with --force"
-        )
-    for path, text in files.items():
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, "utf-8", newline="")
-        except OSError as error:
-            raise UsageError(f"{path}: cannot be written to: {error.strerror}") from error
-
-
 @click.command()
 @click.argument("format_", metavar="FORMAT")
 def schema(format_: str) -> None:
-    """Print the JSON Schema of a format."""
+    """Print the JSON Schema of a format, for editors."""
+    from evalcore.formats.registry import FORMATS, json_schema
+
     if format_ not in FORMATS:
         raise UsageError(f"no schema for '{format_}'; formats: {', '.join(FORMATS)}")
     click.echo(orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2))

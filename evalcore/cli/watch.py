@@ -1,4 +1,8 @@
-"""The files that this process opens to read: those that a run was made from."""
+"""`evalcore run --watch`: run again when a file changes that the run was made from.
+
+Each round is a process of its own (`python -c … NOTES run SUITE …`): code is imported as it is now.
+It notes which files the run was made from and what differs from the run before.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from importlib.util import source_from_cache
@@ -20,12 +24,12 @@ import click
 import orjson
 
 from evalcore.cli.options import INTERRUPTED
-from evalcore.cli.output import one_line
+from evalcore.cli.output import say
 from evalcore.errors import EvalError, ExitCode, UsageError
+from evalcore.model.mode import HISTORY
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
-    from evalcore.model.summary import Difference, VariantComparison
     from evalcore.pipeline.finish import RunView
 
 
@@ -98,27 +102,7 @@ class OpenedFiles:
         )
 
 
-_LISTED: Final = 5
-
-
-class RoundNotes:
-    """What a round leaves for the one after it and for the terminal."""
-
-    def __init__(self, runs: dict[str, str]) -> None:
-        self.runs = dict(runs)
-        self.lines: list[str] = []
-
-    def add(self, view: RunView) -> None:
-        """Note a run and what differs from the suite's run before it."""
-        report = view.report
-        earlier = self.runs.get(report.suite)
-        self.runs[report.suite] = view.run.run_id
-        items = report.summary.counts.planned
-        reused = sum(int(source["items"]) for source in report.run.reused)
-        parts = [f"{items - reused} of {items} items executed"]
-        if earlier is not None:
-            parts.extend(_differences(view, earlier))
-        self.lines.append(f"{report.suite}: {', '.join(parts)}; {report.decision}")
+_MOST_NAMES: Final = 5
 
 
 def _differences(view: RunView, earlier: str) -> list[str]:
@@ -129,34 +113,29 @@ def _differences(view: RunView, earlier: str) -> list[str]:
         comparison = compare_runs(find_run(view.run.store, earlier), view.run).comparison
     except EvalError as error:  # the run before was stopped, or deleted meanwhile
         return [f"not compared ({error})"]
-    variants = comparison.variants
-    improved = _cases((each for variant in variants for each in variant.improvements), "assertion")
-    regressed = _cases((each for variant in variants for each in variant.regressions), "assertion")
-    parts = [
-        f"{title}: {', '.join(cases[:_LISTED])}" + _more(cases)
-        for title, cases in (
-            ("passes now", improved),
-            ("fails now", regressed),
-            ("not measured before", _missing_from("baseline", variants)),
-            ("not measured now", _missing_from("candidate", variants)),
-        )
-        if cases
-    ]
+    found: dict[str, dict[str, None]] = {
+        "passes now": {},
+        "fails now": {},
+        "not measured before": {},
+        "not measured now": {},
+    }
+    for variant in comparison.variants:
+        for title, differences in (
+            ("passes now", variant.improvements),
+            ("fails now", variant.regressions),
+        ):
+            found[title] |= {each.case: None for each in differences if each.kind == "assertion"}
+        for each in variant.missing:
+            if each.missing_from != "both":
+                when = "before" if each.missing_from == "baseline" else "now"
+                found[f"not measured {when}"][each.case] = None
+    parts = [f"{title}: {_listed([*cases])}" for title, cases in found.items() if cases]
     return parts or ["no case differs"]
 
 
-def _cases(differences: Iterable[Difference], kind: str | None = None) -> list[str]:
-    """Return the cases of differences, each once; only those of a kind."""
-    return list(dict.fromkeys(each.case for each in differences if kind in {None, each.kind}))
-
-
-def _missing_from(side: str, variants: Iterable[VariantComparison]) -> list[str]:
-    missing = (each for variant in variants for each in variant.missing)
-    return _cases(each for each in missing if each.missing_from == side)
-
-
-def _more(cases: Sequence[str]) -> str:
-    return "" if len(cases) <= _LISTED else f" and {len(cases) - _LISTED} more"
+def _listed(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMES
+    return ", ".join(names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
@@ -165,8 +144,20 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
     from evalcore.cli.options import settings
     from evalcore.settings import repository_root
 
-    notes = RoundNotes(orjson.loads(notes_file.read_bytes())["runs"])
+    runs: dict[str, str] = orjson.loads(notes_file.read_bytes())["runs"]
+    lines: list[str] = []
     opened: OpenedFiles | None = None
+
+    def note(view: RunView) -> None:
+        """Note a run and what differs from the suite's run before it."""
+        report = view.report
+        items = report.summary.counts.planned
+        reused = sum(int(source["items"]) for source in report.run.reused)
+        parts = [f"{items - reused} of {items} items executed"]
+        if report.suite in runs:
+            parts += _differences(view, runs[report.suite])
+        runs[report.suite] = view.run.run_id
+        lines.append(f"{report.suite}: {', '.join(parts)}; {report.decision}")
 
     def run_once(**flags: Any) -> int:
         nonlocal opened
@@ -180,13 +171,12 @@ def run_round(notes_file: Path, arguments: Sequence[str]) -> int:
             opened.note("open", (suite, None, os.O_RDONLY))
         sys.addaudithook(opened.note)
         del flags["watch"]
-        return int(run_command({**flags, "reuse": True}, observe=notes.add))
+        return int(run_command({**flags, "reuse": HISTORY}, observe=note))
 
     run: Any = cli.get_command(click.Context(cli), "run")
-    command = click.Command("run", callback=run_once, params=run.params)
-    code = call(arguments, command)
+    code = call(arguments, click.Command("run", callback=run_once, params=run.params))
     files, listed = ({}, set()) if opened is None else (opened.files, opened.folders)
-    written = {"runs": notes.runs, "lines": notes.lines, "files": files, "folders": sorted(listed)}
+    written = {"runs": runs, "lines": lines, "files": files, "folders": sorted(listed)}
     notes_file.write_bytes(orjson.dumps(written))
     return code
 
@@ -206,7 +196,6 @@ _DEBOUNCE_MS = 300
 _STEP_MS = 50
 # Where the system tells of no change (a network's folder), the files are looked at so often.
 _LOOK_MS = 1_000
-_LISTED_WATCHING = 3
 
 
 def watch_command(flags: Mapping[str, Any], arguments: Sequence[str]) -> int:
@@ -237,21 +226,19 @@ def _watch(notes: Path, arguments: Sequence[str]) -> NoReturn:
         code, values = _round(notes, arguments)
         files.update(values, keep=code == ExitCode.USAGE)
         what = "; ".join(values.get("lines", ())) or f"exit code {code}, waits for a change"
-        _print_line(f"{_listed(changed)} changed → {what}")
+        _print_line(f"{_paths(changed)} changed → {what}")
         if files.postponed:
             _print_line(
-                f"{_listed(files.postponed)} changed during the run again; the next save counts"
+                f"{_paths(files.postponed)} changed during the run again; the next save counts"
             )
 
 
 def _print_line(text: str) -> None:
-    click.echo(one_line(f"[{time.strftime('%H:%M:%S')}] {text}"), err=True)
+    say(f"[{time.strftime('%H:%M:%S')}] {text}", err=True)
 
 
-def _listed(paths: Sequence[str]) -> str:
-    names = [os.path.relpath(path) for path in paths[:_LISTED_WATCHING]]
-    more = len(paths) - len(names)
-    return ", ".join(names) + (f" and {more} more" if more else "")
+def _paths(paths: Sequence[str]) -> str:
+    return _listed([*map(os.path.relpath, paths)])
 
 
 @contextmanager

@@ -1,8 +1,7 @@
-"""A typed client of the service: `Client` and `AsyncClient` with the same methods."""
+"""A typed client of the service."""
 
 from __future__ import annotations
 
-from evalcore.client.clients import AsyncClient, Client
-from evalcore.client.failure import ServiceRefusedError
+from evalcore.client.client import Client, ServiceRefusedError
 
-__all__ = ["AsyncClient", "Client", "ServiceRefusedError"]
+__all__ = ["Client", "ServiceRefusedError"]

@@ -9,17 +9,12 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from evalcore.client import calls
-from evalcore.client.clients import Client
+from evalcore.client.client import Client
 from evalcore.errors import UsageError
 from evalcore.formats.saved_evals import FileEval, SavedEvalsFile, eval_fields
 from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.models import (
-    CreateEval,
-    CreateWorkflow,
     ExportedWorkflow,
-    UpdateDraft,
-    UpdateEval,
 )
 
 _COMPARED = ("name", "target", "source", "assertion")
@@ -65,7 +60,7 @@ class Import:
             exported: Sequence[FileEval] = ()
             workflow_id = change.id
         else:
-            workflow = self.client.send(calls.export_workflow(workflow_id))
+            workflow = self.client.workflows.export(workflow_id)
             yield self._replace_draft(workflow_id, workflow, definition)
             exported = workflow.evals
         for number, saved in enumerate(self.file.evals, start=1):
@@ -75,7 +70,7 @@ class Import:
     def _workflow_with_name(self) -> str | None:
         named = [
             workflow.id
-            for workflow in self.client.every(calls.list_workflows)
+            for workflow in self.client.workflows.list()
             if workflow.name == self.file.name
         ]
         if len(named) > 1:
@@ -87,8 +82,8 @@ class Import:
     def _register(self, definition: dict[str, Any]) -> Change:
         workflow_id = None
         if not self.dry_run:
-            body = CreateWorkflow(name=self.file.name, definition=definition)
-            workflow_id = self.client.send(calls.create_workflow(body)).id
+            created = self.client.workflows.create(name=self.file.name, definition=definition)
+            workflow_id = created.id
         return Change("workflow", self.file.name, Action.CREATED, workflow_id)
 
     def _replace_draft(
@@ -97,8 +92,7 @@ class Import:
         if _text(definition) == _text(workflow.workflow):
             return Change("workflow", workflow.name, Action.UNCHANGED, workflow_id)
         if not self.dry_run:
-            body = UpdateDraft(definition=definition)
-            self.client.send(calls.update_draft(workflow_id, body))
+            self.client.workflows.update_draft(workflow_id, definition=definition)
         return Change("workflow", workflow.name, Action.UPDATED, workflow_id, ("definition",))
 
     def _write_eval(
@@ -109,8 +103,7 @@ class Import:
             identifier = None
             if not self.dry_run:
                 body = {**fields, "name": name, "workflow_id": workflow_id}
-                created = CreateEval.model_validate(body)
-                identifier = self.client.send(calls.create_eval(created)).id
+                identifier = self.client.evals.create(**body).id
             return Change("eval", name, Action.CREATED, identifier)
         before = eval_fields(existing)
         changed = {
@@ -123,8 +116,7 @@ class Import:
         if "assertion" in changed:
             changed["assertion"] = {**changed["assertion"], "id": existing.assertion.id}
         if not self.dry_run:
-            update = UpdateEval.model_validate(changed)
-            self.client.send(calls.update_eval(str(existing.id), update))
+            self.client.evals.update(str(existing.id), **changed)
         return Change("eval", name, Action.UPDATED, existing.id, tuple(changed))
 
 

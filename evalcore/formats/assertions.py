@@ -28,7 +28,7 @@ from evalcore.checks.registry import (
 )
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
 from evalcore.errors import EvalError, LoadError, UsageError
-from evalcore.formats.documents import Renames
+from evalcore.formats.documents import with_snake_keys
 from evalcore.formats.graders import (
     DEEPEST_INCLUDE,
     AssertionTemplates,
@@ -103,8 +103,7 @@ class AssertionReader:
     """Reads the assertions of a file; those that test files write alike are one object.
 
     `notes` collects what is no mistake. `programs` are types of a test file that programs define,
-    `templates` opens what it includes, `renames` reads the other spellings of a suite's keys.
-    `path_warnings` are about paths of a suite that can hold nothing.
+    `templates` opens what it includes.
     """
 
     def __init__(
@@ -114,14 +113,11 @@ class AssertionReader:
         notes: CaseWarnings | None = None,
         programs: Mapping[str, ProgramAssertion] | None = None,
         templates: AssertionTemplates | None = None,
-        renames: Renames | None = None,
     ) -> None:
-        self.path_warnings: list[str] = []
         # Whether `${{ … }}` is text in what is read.
         self.verbatim = False
         self._graders, self._dialect, self._notes = graders, dialect, notes
         self._programs, self._templates = programs or {}, templates
-        self._renames = renames or Renames()
         self._included: dict[Path, list[Assertion]] = {}
         # The templates that are being read, the outermost first.
         self._including: list[Path] = []
@@ -272,7 +268,7 @@ class AssertionReader:
             return None
         dialect = dialect or self._dialect
         if dialect is _SUITE:
-            return self._read_of_suite(self._renames.read(raw, _RENAMED_KEYS, loc), loc, problems)
+            return self._read_of_suite(with_snake_keys(raw, _RENAMED_KEYS), loc, problems)
         name = raw.get("type")
         kind = _spellings(dialect).get(name) if isinstance(name, str) else None
         if kind is not None:
@@ -428,8 +424,8 @@ class AssertionReader:
             return
         if root not in ROOTS:
             text = f"path '{path}' finds nothing: a path begins with {', '.join(ROOTS)}"
-            if text not in self.path_warnings:
-                self.path_warnings.append(text)
+            if self._notes is not None:
+                self._notes.add(text, (*loc, "path"), problems)
 
 
 def bare_type(name: str) -> str:

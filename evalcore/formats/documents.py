@@ -23,43 +23,23 @@ from yaml._yaml import CParser as _Parser
 from evalcore.errors import EvalError, LoadError, Problem
 from evalcore.jsonvalues import INFINITE, Storable, parse, storable
 from evalcore.problems import Problems
-from evalcore.shapes import snake_case
+from evalcore.shapes import camel_case
 from evalcore.trust.files import repository_root, resolve_inside
-from evalcore.wording import Loc, Locate, path_text, shown_path
+from evalcore.wording import Loc, path_text, shown_path
 
 
-class Renames:
-    """Remembers how each key was written, so that mistakes have its line."""
+def with_snake_keys(raw: Any, keys: Iterable[str]) -> Any:
+    """Return the mapping with those of its keys renamed that `keys` have in snake_case only.
 
-    def __init__(self) -> None:
-        self._written: dict[Loc, str] = {}
-
-    def read(self, raw: Any, keys: Iterable[str], loc: Loc) -> Any:
-        """Return the mapping with those of its keys renamed that `keys` have in snake_case only.
-
-        A key that is there in both forms stays: the check of the keys does not know it.
-        """
-        if not isinstance(raw, Mapping):
-            return raw
-        names = set(keys)
-        renamed: dict[Any, Any] = {}
-        for key, value in raw.items():
-            snake = snake_case(key) if isinstance(key, str) and key not in names else key
-            if snake != key and snake in names and snake not in raw and snake not in renamed:
-                self._written[(*loc, snake)] = key
-                renamed[snake] = value
-            else:
-                renamed[key] = value
-        return renamed
-
-    def locate(self, inner: Locate) -> Locate:
-        """Return the function that finds the lines of renamed paths."""
-
-        def find(loc: Loc) -> int | None:
-            written = [self._written.get((*loc[:end], part), part) for end, part in enumerate(loc)]
-            return inner(tuple(written))
-
-        return find
+    A key that is there in both forms stays: the check of the keys does not know it. `Document`
+    finds the lines of both forms.
+    """
+    if not isinstance(raw, Mapping):
+        return raw
+    written = {camel_case(name): name for name in keys}
+    return {
+        key if (name := written.get(key, key)) in raw else name: value for key, value in raw.items()
+    }
 
 
 _SEPARATORS: Final = re.compile("[\x85\u2028\u2029]")
@@ -298,8 +278,11 @@ class Lines:
         line, node = self.line, cast("Any", self)
         for end, part in enumerate(loc):
             members = None if isinstance(node, int) else node.members
-            if isinstance(members, dict) and str(part) in members:
-                line, node = members[str(part)]
+            if isinstance(members, dict):
+                key = str(part) if str(part) in members else camel_case(str(part))
+                if key not in members:
+                    return line, node, loc[end:]
+                line, node = members[key]
             elif isinstance(members, list) and isinstance(part, int) and part < len(members):
                 node = members[part]
                 line = node if isinstance(node, int) else node.line

@@ -17,7 +17,7 @@ from typing_extensions import TypedDict
 from evalcore.checks.base import AssertionValueError
 from evalcore.errors import EvalError, LoadError, UsageError
 from evalcore.formats.documents import json_reason, parse_json, read_document
-from evalcore.formats.section import STRICT
+from evalcore.formats.section import STRICT, in_evalcore
 from evalcore.formats.targets import Targets
 from evalcore.formats.variables import Variables, interpolate, names_file
 from evalcore.formats.warnings import ReferenceFields
@@ -90,18 +90,15 @@ class Graders:
         return [] if opened is None or opened.file_problems is None else [opened.file_problems]
 
     def use_suites(
-        self, execution: Mapping[str, Any], section: Mapping[str, Any], problems: Problems
+        self,
+        section: Mapping[str, Any],
+        problems: Problems,
+        loc_of: Callable[[str], Loc] = in_evalcore,
     ) -> None:
-        """Take the suite's own judge: `execution.grader_target` or `evalcore.judge`."""
-        for where, values, key in (
-            ("execution", execution, "grader_target"),
-            ("evalcore", section, "judge"),
-        ):
-            name = values.get(key)
-            if name is not None:
-                self.default = name
-                self.use(name, (where, key), problems)
-                return
+        """Take the suite's own judge, `judge` of the section; `loc_of` says where it stands."""
+        self.default = section.get("judge")
+        if self.default is not None:
+            self.use(self.default, loc_of("judge"), problems)
 
     def use(self, name: str | None, loc: Loc, problems: Problems) -> None:
         """Take a target as a judge (None: the suite's); note a name that no target has."""

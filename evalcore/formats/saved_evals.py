@@ -161,7 +161,7 @@ def load_workflow_evals(
     section = _checked_file(raw, problems, may_be_empty=may_be_empty)
     settings = SectionReader(section, options, problems)
     graders = judges_of(path.parent, options, problems)
-    graders.use_suites({}, section, problems)
+    graders.use_suites(section, problems)
     workflow, source, workflow_problems = _workflow(raw, path, problems)
     executed = ExecutedWorkflow(workflow, source, workflow_problems, options, graders)
     target_options = executed.options() if workflow else {}
@@ -233,10 +233,11 @@ def eval_case(saved: FileEval, identity: str, questions: tuple[Assertion, ...] =
 
 def _identity(written: Any, index: int) -> tuple[str, str]:
     """Return the id of an eval's case, its name, else its id, else its number; and its key."""
-    fields = _of_type(written, dict)
-    texts = ((fields.get(key), key) for key in ("name", "id"))
-    named = ((text, key) for text, key in texts if text and isinstance(text, str))
-    return next(named, (f"eval-{index + 1}", "name"))
+    for key in ("name", "id"):
+        text = _of_type(written, dict).get(key)
+        if text and isinstance(text, str):
+            return text, key
+    return f"eval-{index + 1}", "name"
 
 
 def _of_type(value: Any, type_: type) -> Any:
@@ -249,7 +250,7 @@ def _checked_file(raw: Any, problems: Problems, *, may_be_empty: bool) -> EvalsS
 
     A file without evals has nothing to run; one that is imported has its workflow.
     """
-    problems.check_shape(raw, WorkflowEvalsFile)
+    wrong = problems.wrong_paths(raw, WorkflowEvalsFile)
     if not isinstance(raw, dict):
         problems.raise_if_any()
     for key in ("workflow", "evals"):
@@ -257,10 +258,8 @@ def _checked_file(raw: Any, problems: Problems, *, may_be_empty: bool) -> EvalsS
             problems.add((key,), "is required")
     if raw.get("evals") == [] and not may_be_empty:
         problems.add(("evals",), "must not be empty")
-    try:
-        section: EvalsSection = adapter(EvalsSection).validate_python(raw.get("evalcore", {}))
-    except ValidationError:  # its mistakes are noted with those of the file
-        return EvalsSection()
+    is_sound = not any(loc[:1] == ("evalcore",) for loc in wrong or ())
+    section: EvalsSection = raw.get("evalcore", {}) if is_sound else {}
     return section
 
 
@@ -395,14 +394,11 @@ def file_of(name: str, workflow: Mapping[str, Any], evals: Sequence[FileEval]) -
 def eval_fields(saved: FileEval) -> dict[str, Any]:
     """Return an eval as a file has it: without what is null, and without the assertion's id."""
     written: dict[str, Any] = saved.model_dump(mode="json", by_alias=True)
-    assertion = written["assertion"]
+    assertion, target = written["assertion"], written["assertion"]["target"]
     del assertion["id"]
-    for part, keys in ((written, ("id", "name")), (assertion, ("label",))):
-        for key in keys:
-            if part[key] is None:
-                del part[key]
-    if assertion["target"]["path"] is None:
-        del assertion["target"]["path"]
+    for part, key in ((written, "id"), (written, "name"), (assertion, "label"), (target, "path")):
+        if part[key] is None:
+            del part[key]
     return written
 
 

@@ -189,23 +189,29 @@ def read_script(name: str | None, suite: Path, options: LoadOptions) -> Script:
         problems.raise_if_any()
     read_shape(ScriptShape, raw, (), problems)
     refuse_literals(raw, problems)
-    shared = raw.get("shared")
-    if isinstance(shared, Mapping):
-        shared = {key: shared[key] for key in LevelShape.model_fields if key in shared}
-    else:
-        shared = None
-    layers = [Layer(("shared",), shared, chain=False)]
+    shared, env = raw.get("shared"), raw.get("env")
+    env = env if isinstance(env, Mapping) else {}
+    _check_env(env, suite.parent, options, problems)
+    layers = [Layer(("shared",), _own_level(shared), chain=False)]
     if raw.get("tools") is not None:
         layers.append(Layer((), {"tools": raw["tools"]}, chain=True))
+    secrets = (key for key, each in env.items() if isinstance(each, Mapping) and each.get("secret"))
     return Script(
         name=name,
         problems=problems,
         models=read_models(raw["models"], ("models",), problems) if raw.get("models") else None,
         servers=check_servers(raw.get("mcp"), ("mcp",), problems),
-        env=_env(raw.get("env"), suite.parent, options, problems),
-        secrets=_secret_names(raw.get("env")),
+        env=tuple(map(str, env)),
+        secrets=tuple(map(str, secrets)),
         layers=tuple(layers),
     )
+
+
+def _own_level(raw: Any) -> dict[str, Any] | None:
+    """Return the data and tools of a part of a file."""
+    if not isinstance(raw, Mapping):
+        return None
+    return {key: raw[key] for key in LevelShape.model_fields if key in raw}
 
 
 def refuse_literals(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
@@ -214,31 +220,19 @@ def refuse_literals(raw: Mapping[str, Any], problems: ScriptProblems) -> None:
         problems.add(literal.path, literal.message("${env.NAME}"))
 
 
-def _env(raw: Any, folder: Path, options: LoadOptions, problems: ScriptProblems) -> tuple[str, ...]:
-    """Return the variables that the script names; note those that no suite may read."""
-    if not isinstance(raw, Mapping):
-        return ()
-    variables = variables_for(folder, options)
-    for name in raw:
-        loc: Loc = ("env", str(name))
-        if not isinstance(name, str):
+def _check_env(
+    env: Mapping[Any, Any], folder: Path, options: LoadOptions, problems: ScriptProblems
+) -> None:
+    """Note the variables that a script names and no suite may read; warn of those not set."""
+    variables = variables_for(folder, options) if env else None
+    for name in env:
+        if variables is None or not isinstance(name, str):
             continue
         if not variables.may_read(name):
             message = f"may not read the environment variable {name}; name it in a .env file"
-            problems.add(loc, f"{message}, or in `readable_names` of evalcore.toml")
+            problems.add(("env", name), f"{message}, or in `readable_names` of evalcore.toml")
         elif variables.value(name) is None:
-            problems.warn(loc, f"the environment variable {name} is not set")
-    return tuple(str(name) for name in raw)
-
-
-def _secret_names(raw: Any) -> tuple[str, ...]:
-    if not isinstance(raw, Mapping):
-        return ()
-    return tuple(
-        str(name)
-        for name, variable in raw.items()
-        if isinstance(variable, Mapping) and variable.get("secret")
-    )
+            problems.warn(("env", name), f"the environment variable {name} is not set")
 
 
 def script_questions(
@@ -272,11 +266,6 @@ def judged_metadata(questions: Sequence[Assertion]) -> dict[str, Any]:
 
 _IGNORED: Final = frozenset(name for name, info in ToolShape.model_fields.items() if info.exclude)
 _TOOL_MARKS: Final = frozenset({"import_tool", "import_tools", "do", "call"})
-
-
-def stored_layer(layer: Layer) -> list[Any]:
-    """Return a layer as `[path, raw, chain]`."""
-    return [list(layer.path), stored(layer.raw), layer.chain]
 
 
 def stored(value: Any) -> Any:
@@ -380,7 +369,9 @@ class _Loading:
         shared = Layer(("shared",), raw.get("shared"), chain=False)
         self._levels = self._script_levels()
         self._shared = self._read(shared, self._levels)
-        self._layers = [*map(stored_layer, script.layers), stored_layer(shared)]
+        self._layers = [
+            [list(path), stored(raw), chain] for path, raw, chain in (*script.layers, shared)
+        ]
         if script.servers and find_spec("mcp") is None and script.problems is not None:
             script.problems.add(("mcp",), EXTRA)
 
@@ -408,10 +399,9 @@ class _Loading:
         return levels
 
     def _read(self, layer: Layer, around: tuple[Level, ...]) -> tuple[Level, ...]:
-        parent = around[-1].toolbox
         path, raw, chain = layer
-        level = self._reader.read(raw, path, parent, chain=chain, shape=LevelShape)
-        return (*around, level)
+        parent = around[-1].toolbox
+        return (*around, self._reader.read(raw, path, parent, chain=chain, shape=LevelShape))
 
     def cases(self) -> Iterator[Case]:
         """Yield the tests in the order of the file; what is wrong with one is noted."""
@@ -472,7 +462,7 @@ class _Loading:
 
     def _group(self, name: str, raw: Mapping[str, Any], loc: Loc) -> _Group:
         read_shape(TestGroup, raw, loc, self._problems)
-        own = {key: raw[key] for key in LevelShape.model_fields if key in raw}
+        own = _own_level(raw) or {}
         layer = Layer(loc, own, chain=True)
         levels = self._read(layer, self._shared)
         tests = self._mapping(raw.get("tests"), (*loc, "tests"), "tests")
@@ -490,10 +480,9 @@ class _Loading:
         return {}
 
     def _target(self, name: str, layer: Layer | None) -> str:
-        layers = list(self._layers)
-        if layer is not None and name != TARGET:
-            layers.append(stored_layer(layer))
-        self._targets.setdefault(name, layers)
+        own = [] if layer is None or name == TARGET else [layer]
+        more = [[list(path), stored(raw), chain] for path, raw, chain in own]
+        self._targets.setdefault(name, [*self._layers, *more])
         return name
 
     def targets(self) -> dict[str, Target]:
@@ -563,13 +552,8 @@ class _Loading:
             name: ProviderLimits(requests_per_minute=rate)
             for name, raw in (self._script.models or {}).items()
             if (rate := model_entry(raw).requests_per_minute) is not None
-            and name not in limits.providers
         }
-        return limits if not rates else _with_rates(limits, rates)
-
-
-def _with_rates(limits: Limits, rates: Mapping[str, ProviderLimits]) -> Limits:
-    return replace(limits, providers={**rates, **limits.providers})
+        return replace(limits, providers={**rates, **limits.providers})
 
 
 def case_id(group: str | None, name: str) -> str:

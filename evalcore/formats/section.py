@@ -153,22 +153,28 @@ class AnnotationShape(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class EvalcoreSection(TypedDict, total=False):
-    """What evalcore adds to a format: repetitions, gates, policies."""
+class SharedKeys(TypedDict, total=False):
+    """Keys of the section that a suite file also has as its own."""
 
     name: Text
-    variants: Annotated[list[VariantShape], Field(min_length=1)]
-    baseline: Text
+    baseline: Text | None
     iterations: Repetitions
     reducer: Reducers
     k: Count
-    threshold: Share
     gates: list[WrittenGate]
     errors: Literal["fail", "zero", "exclude"]
     max_error_share: Share
     truncated: Literal["keep", "error"]
     limits: LimitsShape
     tags: list[str]
+
+
+@with_config(STRICT)
+class EvalcoreSection(SharedKeys, total=False):
+    """What evalcore adds to a format: repetitions, gates, policies."""
+
+    variants: Annotated[list[VariantShape], Field(min_length=1)]
+    threshold: Share
     cluster: Text
     stop_when_decided: bool
     notify: NotifyShape
@@ -362,16 +368,12 @@ class SectionReader:
 
     def limits(self) -> Limits:
         """Return the bounds of the run; the caller's concurrency wins."""
-        limits = self._section.get("limits", {})
-        providers = limits.get("providers", {})
-        return Limits(
-            concurrency=self._options.concurrency or limits.get("concurrency"),
-            timeout_s=limits.get("timeout_s"),
-            max_cost_usd=limits.get("max_cost_usd"),
-            max_tokens=limits.get("max_tokens"),
-            max_duration_s=limits.get("max_duration_s"),
-            providers={name: ProviderLimits(**bounds) for name, bounds in providers.items()},
-        )
+        limits: Any = self._section.get("limits", {})
+        providers = {
+            name: ProviderLimits(**bounds) for name, bounds in limits.get("providers", {}).items()
+        }
+        concurrency = self._options.concurrency or limits.get("concurrency")
+        return Limits(**{**limits, "concurrency": concurrency, "providers": providers})
 
     def definition(
         self,
@@ -381,13 +383,9 @@ class SectionReader:
         policy: Policy,
         *,
         name: str | None = None,
-        tags: Sequence[str] = (),
         **own: Any,
     ) -> SuiteDefinition:
-        """Return a definition with what every format takes from the section, and its `own`.
-
-        The section's name and the format's `tags` win.
-        """
+        """Return a definition with what every format takes from the section, and its `own`."""
         if isinstance(source, Document):
             source = Source(source.file, str(path.resolve().parent), source.sha256)
         section = self._section
@@ -395,7 +393,7 @@ class SectionReader:
             "limits": self.limits(),
             "require_calibrated": bool(section.get("require_calibrated")),
             "evidence": EvidencePolicy(section.get("evidence", EvidencePolicy.FULL)),
-            "tags": tuple(tags or section.get("tags", ())),
+            "tags": tuple(section.get("tags", ())),
             "file_rules": self._options.file_rules,
         }
         return SuiteDefinition(
@@ -408,16 +406,19 @@ class SectionReader:
 
     def variants(self) -> tuple[Variant, ...]:
         """Return the variants of the section, or the one unchanged variant."""
-        variants: dict[str, Variant] = {}
+        written = self._section.get("variants", ())
         ids = UniqueIds("duplicate variant '{}'")
-        for index, raw in enumerate(self._section.get("variants", ())):
+        for index, raw in enumerate(written):
             ids.note(raw["id"], (*self._loc_of("variants"), index), self._problems)
-            variants[raw["id"]] = Variant(
+        variants = {
+            raw["id"]: Variant(
                 id=raw["id"],
                 target=raw.get("target"),
                 config=as_json(raw.get("config", {})),
                 tags=tuple(raw.get("tags", ())),
             )
+            for raw in written
+        }
         return tuple(variants.values()) or (DEFAULT_VARIANT,)
 
     def baseline(self, variants: Collection[str]) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import (
@@ -29,9 +30,7 @@ from evalcore.shapes import (
     Text,
     Weight,
     adapter,
-    snake_case,
 )
-from evalcore.wording import did_you_mean, known_names
 
 _Count = Annotated[int, Field(ge=0, le=LARGEST)]
 
@@ -177,7 +176,7 @@ class GateQuestion(NamedTuple):
 
 
 def read_question(raw: Mapping[str, Any]) -> GateQuestion:
-    """Return the question; keys may be in camelCase, unknown ones are left alone (`unread_keys`).
+    """Return the question; keys may be in camelCase, unknown ones are left alone.
 
     Raises `LoadError` with every mistake of the results, or `ParameterError`.
     """
@@ -207,65 +206,36 @@ def read_question(raw: Mapping[str, Any]) -> GateQuestion:
     )
 
 
-def unread_keys(raw: Any) -> Iterator[str]:
-    """Yield a warning for each key of a result and of the thresholds that nothing reads."""
-    try:
-        question: _Question = adapter(_Question).validate_python(raw)
-    except ValidationError:
-        return
-    runs = (question, *question.history)
-    results = [result for run in runs for variant in run.variants for result in variant.cases]
-    for where, parts in (("a result's", results), ("thresholds'", [question.thresholds])):
-        unread = (snake_case(key) for part in parts for key in part.model_extra or ())
-        for key in dict.fromkeys(unread):
-            names = type(parts[0]).model_fields
-            hint = did_you_mean(key, names) or f" {known_names(names)}"
-            yield f"{where} '{key}' is not read.{hint}"
-
-
 def _given_run(name: str, run: _Run) -> GivenRun:
-    case_indices: dict[str, int] = {}
-    iterations = 1
-    for variant in run.variants:
-        counts: dict[str, int] = {}
-        for result in variant.cases:
-            case_indices.setdefault(result.case_id, len(case_indices))
-            counts[result.case_id] = counts.get(result.case_id, 0) + 1
-        iterations = max(iterations, *counts.values(), 1)
-    return GivenRun(
-        name=name,
-        variants=tuple(variant.variant_id for variant in run.variants),
-        cases=len(case_indices),
-        iterations=iterations,
-        rows=tuple(_rows(run, case_indices, iterations)),
-    )
-
-
-def _rows(run: _Run, case_indices: Mapping[str, int], iterations: int) -> Iterator[dict[str, Any]]:
-    """Yield the results as rows of a run, numbered as its plan would."""
+    """Return results as rows of a run, numbered as its plan would."""
+    cases = dict.fromkeys(result.case_id for variant in run.variants for result in variant.cases)
+    case_indices = {case_id: index for index, case_id in enumerate(cases)}
+    counts = [Counter(result.case_id for result in variant.cases) for variant in run.variants]
+    iterations = max((number for each in counts for number in each.values()), default=1)
+    rows = []
     for number, variant in enumerate(run.variants):
-        last_iterations: dict[str, int] = {}
+        seen: Counter[str] = Counter()
         for result in variant.cases:
-            name = result.case_id
-            iteration = last_iterations[name] = last_iterations.get(name, -1) + 1
-            item = (case_indices[name] * len(run.variants) + number) * iterations + iteration
-            yield _row(result, item, iteration, variant.variant_id)
-
-
-def _row(result: _Result, item: int, iteration: int, variant: str) -> dict[str, Any]:
-    done = result.lifecycle == "completed"
-    inputs, outputs = result.token_counts
-    return {
-        "item": item,
-        "case_id": result.case_id,
-        "variant": variant,
-        "iteration": iteration,
-        "status": result.lifecycle,
-        "outcome": result.verdict if done else None,
-        "score": result.overall if done else None,
-        "latency_ms": result.duration_ms,
-        "cost_usd": result.cost_usd,
-        "input_tokens": inputs,
-        "output_tokens": outputs,
-        "assertions": [],
-    }
+            iteration = seen[result.case_id]
+            seen[result.case_id] += 1
+            place = case_indices[result.case_id] * len(run.variants) + number
+            done = result.lifecycle == "completed"
+            inputs, outputs = result.token_counts
+            rows.append(
+                {
+                    "item": place * iterations + iteration,
+                    "case_id": result.case_id,
+                    "variant": variant.variant_id,
+                    "iteration": iteration,
+                    "status": result.lifecycle,
+                    "outcome": result.verdict if done else None,
+                    "score": result.overall if done else None,
+                    "latency_ms": result.duration_ms,
+                    "cost_usd": result.cost_usd,
+                    "input_tokens": inputs,
+                    "output_tokens": outputs,
+                    "assertions": [],
+                }
+            )
+    names = tuple(variant.variant_id for variant in run.variants)
+    return GivenRun(name, names, len(cases), iterations, tuple(rows))

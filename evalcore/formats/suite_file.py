@@ -15,7 +15,7 @@ from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.checks.scorers import parse_scorer
 from evalcore.errors import UsageError
 from evalcore.formats.assertions import AssertionReader, other_types
-from evalcore.formats.documents import Document, Renames, as_json, read_named
+from evalcore.formats.documents import Document, as_json, read_named, with_snake_keys
 from evalcore.formats.graders import Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -23,11 +23,9 @@ from evalcore.formats.rows import RawTest
 from evalcore.formats.section import (
     STRICT,
     EvalcoreSection,
-    LimitsShape,
-    Reducers,
     SectionReader,
+    SharedKeys,
     UniqueIds,
-    WrittenGate,
     check_required_cases,
 )
 from evalcore.formats.sources import NamedFiles, RowRules, declared_types, spool_rows, suite_tests
@@ -52,10 +50,7 @@ from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import (
     CALLABLE,
-    Count,
     ParameterError,
-    Repetitions,
-    Share,
     Text,
     adapter,
     camel_case,
@@ -105,29 +100,18 @@ class SuiteVariant(TypedDict, total=False):
 
 
 @with_config(STRICT)
-class SuiteLevel(TypedDict, total=False):
+class SuiteLevel(SharedKeys, total=False):
     """A suite without its cases."""
 
-    name: Text
     description: str | None
     version: str | float | int
     flow: Required[Annotated[str, Field(min_length=1)] | dict[str, Any]]
     primary_output: Text
     variants: Annotated[list[SuiteVariant], Field(min_length=1)]
     assertions: list[Any] | None
-    baseline: Text | None
     scorers: list[Any]
-    gates: list[WrittenGate]
     targets: list[TargetShape]
     columns: dict[str, Text]
-    iterations: Repetitions
-    reducer: Reducers
-    k: Count
-    errors: Literal["fail", "zero", "exclude"]
-    max_error_share: Share
-    truncated: Literal["keep", "error"]
-    limits: LimitsShape
-    tags: list[str]
     evalcore: EvalcoreSection
 
 
@@ -169,7 +153,6 @@ class CaseReader:
     def __init__(
         self,
         graders: Graders,
-        renames: Renames,
         variables: Variables,
         *,
         primary_output: str | None,
@@ -186,12 +169,12 @@ class CaseReader:
         self.executes = False
         self.inputs: set[str] = set()
         self._verbatim = verbatim
-        self._warnings = CaseWarnings(strict=strict)
-        self.assertions = AssertionReader(graders, Dialect.SUITE, self._warnings, renames=renames)
+        self.warnings = CaseWarnings(strict=strict)
+        self.assertions = AssertionReader(graders, Dialect.SUITE, self.warnings)
         self.ids = UniqueIds("duplicate case id: {}")
-        self._renames, self._variables = renames, variables
+        self._variables = variables
         self._folder = graders.folder
-        self._primary_output, self._strict = primary_output, strict
+        self._primary_output = primary_output
         self._of_suite: tuple[Assertion, ...] = ()
 
     def read_suite_assertions(self, listed: object, problems: Problems) -> None:
@@ -199,29 +182,33 @@ class CaseReader:
         if isinstance(listed, list | tuple):
             self._of_suite = self._read_all(listed, ("assertions",), problems)
 
-    @property
-    def warnings(self) -> list[str]:
-        """Warnings of cases and assertions that decide nothing, of paths that lead nowhere."""
-        return [*self._warnings.texts, *self.assertions.path_warnings]
-
     def read(self, value: Any, loc: Loc, problems: Problems, *, marked: bool = True) -> Case | None:
         """Return the case at `loc`, or note every mistake in it and return None."""
         before = problems.count
         if marked and not self._verbatim:
             value = interpolate(value, self._variables, loc, problems)
             value = read_named_texts(value, InputOrigin(self._folder, loc, problems))
-        raw: Any = self._renames.read(value, _KEYS, loc)
+        raw: Any = with_snake_keys(value, _KEYS)
         problems.check_shape(raw, SuiteCase, loc)
         if not isinstance(raw, dict):
             return None
         raw = cast("SuiteCase", raw)
         self.ids.note(raw.get("id"), loc, problems)
-        self._warnings.add_replaced(f"'{raw.get('id')}'", loc, problems)
+        self.warnings.add_replaced(f"'{raw.get('id')}'", loc, problems)
         assertions = self._assertions(raw, loc, problems)
         fixture = self._fixture(raw.get("fixtures"), (*loc, "fixtures"), problems)
         if problems.count > before:
             return None
-        case = _case(raw, assertions, fixture)
+        case = Case(
+            id=raw["id"],
+            input=raw.get("input"),
+            assertions=assertions,
+            fixture=fixture,
+            expected_output=raw.get("expected_output"),
+            criteria=raw.get("criteria"),
+            tags=tuple(raw.get("tags", ())),
+            metadata=raw.get("metadata") or {},
+        )
         if fixture is not None and self._expected(assertions) - fixture.outputs.keys():
             # As in a workflow file: the blocks that are given yield that, the others run.
             case = case._replace(fixture=None, block_fixtures=fixture)
@@ -246,21 +233,17 @@ class CaseReader:
             return ()
         if not listed and not self._of_suite:
             reason = "no 'assertions': it asserts nothing"
-            self._warnings.add(reason, loc, problems, name=f"case '{raw.get('id')}'")
+            self.warnings.add(reason, loc, problems, name=f"case '{raw.get('id')}'")
         return (*self._read_all(listed, (*loc, "assertions"), problems), *self._of_suite)
 
     def _read_all(
         self, listed: Sequence[object], loc: Loc, problems: Problems
     ) -> tuple[Assertion, ...]:
-        warned = len(self.assertions.path_warnings)
-        assertions = [
+        read = [
             self.assertions.read(entry, (*loc, index), problems)
             for index, entry in enumerate(listed)
         ]
-        if self._strict and len(self.assertions.path_warnings) > warned:
-            for text in self.assertions.path_warnings[warned:]:
-                problems.add(loc, text)
-        return tuple(assertion for assertion in assertions if assertion is not None)
+        return tuple(assertion for assertion in read if assertion is not None)
 
     def _fixture(self, raw: object, loc: Loc, problems: Problems) -> Evidence | None:
         if not isinstance(raw, Mapping) or not raw:
@@ -279,19 +262,6 @@ class CaseReader:
         except TypeError as error:
             problems.add(loc, f"holds what JSON cannot: {error}")
         return None
-
-
-def _case(raw: SuiteCase, assertions: tuple[Assertion, ...], fixture: Evidence | None) -> Case:
-    return Case(
-        id=raw["id"],
-        input=raw.get("input"),
-        assertions=assertions,
-        fixture=fixture,
-        expected_output=raw.get("expected_output"),
-        criteria=raw.get("criteria"),
-        tags=tuple(raw.get("tags", ())),
-        metadata=raw.get("metadata") or {},
-    )
 
 
 FLOW: Final = "flow"
@@ -336,9 +306,9 @@ def check_function(
         ImportPolicy((folder, Path.cwd()), options.allow_imports).check(reference)
     except UsageError as error:
         loc: Loc = ("flow",)
-        while isinstance(written, Mapping):
-            key = next((key for key in ("flow", "target", "callable") if key in written), "")
-            loc, written = (*loc, key), written.get(key)
+        for key in ("flow", "target", "callable"):
+            if isinstance(written, Mapping) and key in written:
+                loc, written = (*loc, key), written[key]
         problems.add(loc, str(error))
 
 
@@ -502,17 +472,13 @@ class FlowReader:
                     providers[name] = {"kind": target.kind, "options": dict(target.options)}
         return {**options, "providers": providers} if providers else options
 
-    def _config_of(self, raw: SuiteVariant, loc: Loc) -> dict[str, Any]:
+    def _variant(self, raw: SuiteVariant, target: Target, loc: Loc) -> Variant:
+        """Return the variant; its provider and model stand where its target's kind looks."""
         try:
             config: dict[str, Any] = as_json(raw.get("config") or {})
         except TypeError as error:
             self._problems.add((*loc, "config"), f"holds a value that JSON cannot: {error}")
-            return {}
-        return config
-
-    def _variant(self, raw: SuiteVariant, target: Target, loc: Loc) -> Variant:
-        """Return the variant; its provider and model stand where its target's kind looks."""
-        config = self._config_of(raw, loc)
+            config = {}
         parts = {"provider": raw.get("provider"), "model": raw.get("model")}
         own = {key: value for key, value in parts.items() if value is not None}
         named, provider = raw.get("target"), own.get("provider", "")
@@ -555,32 +521,18 @@ class FlowReader:
         return {**laid, **own}
 
 
-_SHARED = (
-    "name",
-    "variants",
-    "baseline",
-    "iterations",
-    "reducer",
-    "k",
-    "gates",
-    "errors",
-    "max_error_share",
-    "truncated",
-    "limits",
-    "tags",
-)
+_SHARED: Final = ("variants", *fields_of(SharedKeys))
 
 
 def load_suite_file(document: Document, path: Path, options: LoadOptions) -> Suite:
     """Return the suite of a file; raise `LoadError` with every mistake in it."""
     raw = document.value
     source = Source(document.file, str(path.resolve().parent), document.sha256)
-    renames = Renames()
-    problems = Problems(document.file, renames.locate(document.locate))
+    problems = Problems(document.file, document.locate)
     if not isinstance(raw, dict):
         problems.add((), "a suite file is a mapping with 'name', 'flow', 'cases' and 'variants'")
         problems.raise_if_any()
-    return read_suite(raw, source, options, problems, renames)
+    return read_suite(raw, source, options, problems)
 
 
 def read_suite(
@@ -588,7 +540,6 @@ def read_suite(
     source: Source,
     options: LoadOptions,
     problems: Problems,
-    renames: Renames,
     *,
     verbatim: bool = False,
 ) -> Suite:
@@ -598,7 +549,11 @@ def read_suite(
     """
     folder = Path(source.folder)
     variables = variables_for(folder, options)
-    cases, raw = _renamed(raw, renames)
+    raw = with_snake_keys(raw, fields_of(SuiteLevel))
+    cases = raw.pop("cases", None)
+    if isinstance(raw.get("variants"), list):
+        keys = fields_of(SuiteVariant)
+        raw["variants"] = [with_snake_keys(variant, keys) for variant in raw["variants"]]
     if not verbatim:
         raw = interpolate(raw, variables, (), problems)
         raw = read_named_texts(raw, InputOrigin(folder, (), problems))
@@ -614,10 +569,9 @@ def read_suite(
     level = _SuiteLevelReader(raw, sound, options, problems)
     flow = level.flow(targets, folder)
     graders = Graders(folder, targets, options.file_rules)
-    graders.use_suites({}, level.section, problems)
+    graders.use_suites(level.section, problems, level.loc)
     reader = CaseReader(
         graders,
-        renames,
         variables,
         primary_output=flow.primary_output,
         blocks=blocks_of(flow),
@@ -644,7 +598,7 @@ def read_suite(
         check_prompts(flow, reader.inputs, sound.get("flow"), problems)
     targets.explain(collectors)
     raise_all(collectors)
-    warnings = [*targets.warnings, *reader.warnings, *selection.finish(problems.file)]
+    warnings = [*targets.warnings, *reader.warnings.texts, *selection.finish(problems.file)]
     definition = replace(definition, absent_fields=absent, datasets=tuple(versions))
     definition = choose_variants(_with_targets(definition, targets, flow, graders), options)
     warnings += unjudged.warnings(definition, strict=options.strict)
@@ -656,19 +610,6 @@ def _with_targets(
 ) -> SuiteDefinition:
     """Return the definition with every target in use: judges that only cases name are read now."""
     return replace(definition, targets={**targets.used, **flow.targets}, judge=graders.default)
-
-
-def _renamed(raw: dict[str, Any], renames: Renames) -> tuple[Any, dict[str, Any]]:
-    """Return the cases and the rest, both with keys as they are called here."""
-    rest = renames.read(raw, (*fields_of(SuiteLevel), "cases"), ())
-    cases = rest.pop("cases", None)
-    if isinstance(rest.get("variants"), list):
-        keys = fields_of(SuiteVariant)
-        rest["variants"] = [
-            renames.read(variant, keys, ("variants", index))
-            for index, variant in enumerate(rest["variants"])
-        ]
-    return cases, rest
 
 
 def _raw_cases(cases: Any, files: NamedFiles, problems: Problems) -> Iterator[RawTest]:

@@ -20,7 +20,7 @@ from evalcore.errors import LoadError, Problem, UsageError
 from evalcore.formats.documents import json_reason, parse_row
 from evalcore.formats.rows import NO_TEST, RawTest, open_reason
 from evalcore.formats.section import STRICT
-from evalcore.formats.sources import file_tests, forbidden_parts
+from evalcore.formats.sources import digest_of, file_tests, forbidden_parts
 from evalcore.problems import Problems, raise_all
 from evalcore.redaction.personal import PersonalRedactor
 from evalcore.redaction.redactor import PROCESS
@@ -144,23 +144,15 @@ def _attributes(raw: Any) -> dict[str, Any]:
 
 def _any_value(raw: Any) -> Any:
     """Return an OTLP value as JSON has it."""
-    if not isinstance(raw, dict):
-        return raw
-    for name in ("stringValue", "boolValue", "doubleValue", "bytesValue"):
-        if name in raw:
-            return raw[name]
-    if "intValue" in raw:
-        try:
-            return int(raw["intValue"])
-        except (TypeError, ValueError):
-            return raw["intValue"]
-    if "arrayValue" in raw:
-        values = raw["arrayValue"].get("values") if isinstance(raw["arrayValue"], dict) else None
-        return [_any_value(value) for value in values or ()]
-    if "kvlistValue" in raw:
-        values = raw["kvlistValue"].get("values") if isinstance(raw["kvlistValue"], dict) else None
-        return _attributes(values or [])
-    return raw or None
+    if not isinstance(raw, dict) or not raw:
+        return raw or None
+    (kind, value), *_ = raw.items()
+    if kind == "intValue":
+        return int(value) if str(value).lstrip("-").isdecimal() else value
+    if kind in ("arrayValue", "kvlistValue"):
+        values = (value.get("values") if isinstance(value, dict) else None) or []
+        return list(map(_any_value, values)) if kind == "arrayValue" else _attributes(values)
+    return value if kind in ("stringValue", "boolValue", "doubleValue", "bytesValue") else raw
 
 
 _SPANS: Final = ("resourceSpans", "scopeSpans", "spans")
@@ -298,7 +290,7 @@ def read_cases(
         kinds = ", ".join(_SUFFIXES)
         raise UsageError(f"{path}: a dataset is imported from {kinds} (traces: .json, .jsonl)")
     name = str(path)
-    _check_readable(path, name)
+    digest_of(path, name)  # a mistake where it cannot be read
     collectors: dict[int, Problems] = {}
     of_traces = is_traces(path)
     rows = trace_cases(path, name, expect_output=expect_output) if of_traces else _rows(path, name)
@@ -331,17 +323,6 @@ def read_cases(
         reason = "no span has gen_ai.input.messages" if of_traces else "holds no case"
         raise LoadError((Problem(name, None, "", reason),))
     return ImportedCases(lines, frozenset(derived), repeated)
-
-
-def _check_readable(path: Path, name: str) -> None:
-    try:
-        with path.open("rb"):
-            return
-    except FileNotFoundError:
-        reason = "no such file"
-    except OSError as error:
-        reason = f"cannot be read: {error.strerror}"
-    raise LoadError((Problem(name, None, "", reason),))
 
 
 def _rows(path: Path, name: str) -> Iterator[RawTest]:

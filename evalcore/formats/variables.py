@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ from evalcore.trust.secrets import (
 )
 from evalcore.wording import Loc, shown_path
 
-_ASSERTIONS: Final = ("assertions", "assert", "evaluators")
+_ASSERTIONS: Final = frozenset({"assertions", "assert", "evaluators"})
 # assertions, its number, `env`, the variable.
 _SHORTEST_GRADER: Final = 4
 _GRADERS: Final = ("code-grader", "code-judge")
@@ -95,8 +95,7 @@ def interpolate(
         replaced = substituted(value, replacement)
         return value if deferred or secret else replaced
     if isinstance(value, dict):
-        program = _is_program(value, loc)
-        later = {key for key in value if deferred or _is_deferred(key, value, is_program=program)}
+        later = value if deferred else _deferred(value, loc)
         return {
             key: interpolate(
                 item, variables, (*loc, key), problems, is_secret, deferred=key in later
@@ -111,19 +110,18 @@ def interpolate(
     return value
 
 
-def _is_program(value: Mapping[str, Any], loc: Loc) -> bool:
-    """Whether a mapping is a program that grades, as an assertion or as part of one."""
-    if not any(step in _ASSERTIONS for step in loc):
-        return False
-    return "command" in value or "script" in value or value.get("type") in _GRADERS
+def _deferred(value: Mapping[str, Any], loc: Loc) -> Collection[str]:
+    """Return the keys of a program that grades that are filled when it runs.
 
-
-def _is_deferred(key: object, assertion: Mapping[str, Any], *, is_program: bool) -> bool:
-    """Whether a key is filled when the program runs: also what its type does not know is for it."""
-    if not is_program or key in _OF_PROGRAMS:
-        return is_program
-    kind = str(assertion.get("type")).replace("_", "-")
-    return kind in _GRADERS and key not in _OF_GRADERS
+    Also what its type does not know is for it.
+    """
+    if _ASSERTIONS.isdisjoint(loc):
+        return ()
+    kind = str(value.get("type")).replace("_", "-")
+    if "command" not in value and "script" not in value and kind not in _GRADERS:
+        return ()
+    own = value.keys() - _OF_GRADERS if kind in _GRADERS else set()
+    return own | (_OF_PROGRAMS & value.keys())
 
 
 def _value(

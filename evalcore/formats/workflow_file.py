@@ -137,7 +137,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
         if variant.target not in {None, TARGET}:
             problems.add(("evalcore", "variants", index, "target"), _unknown(variant.target))
     graders = judges_of(path.parent, options, problems)
-    graders.use_suites({}, section, problems)
+    graders.use_suites(section, problems)
     executed = ExecutedWorkflow(raw, path, problems, options, graders, variants)
     reader = _CaseReader(raw, misshapen, graders, problems, strict=options.strict)
     selection = Selection(options)

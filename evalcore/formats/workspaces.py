@@ -19,20 +19,9 @@ from evalcore.formats.section import STRICT
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.model.suite import AFTER_S, BEFORE_S, EACH
 from evalcore.problems import Problems
-from evalcore.shapes import Text, text_or_mapping
+from evalcore.shapes import Text, TextOrTexts, text_or_mapping
 from evalcore.trust.files import place_inside, repository_root, resolve_folder
 from evalcore.wording import Loc
-
-
-def _text_or_list(value: object) -> str:
-    return "<list>" if isinstance(value, list | tuple) else "<text>"
-
-
-Command = Annotated[
-    Annotated[Text, Tag("<text>")]
-    | Annotated[Annotated[list[Text], Field(min_length=1)], Tag("<list>")],
-    Discriminator(_text_or_list),
-]
 
 
 @with_config(STRICT)
@@ -42,7 +31,7 @@ class HookShape(TypedDict, total=False):
     `reset` takes the workspace back to what `before_all` left, before the program starts.
     """
 
-    command: Command
+    command: TextOrTexts
     reset: Literal["none", "fast", "strict"]
     timeout_ms: Annotated[float, Field(gt=0)]
     cwd: Text

@@ -117,7 +117,8 @@ def _drop_results(
     old = [
         each
         for each in ended_runs(store, list(stored_runs(store)), {})
-        if each.manifest.state is State.COMPLETED and _ended_at(each) < before
+        if each.manifest.state is State.COMPLETED
+        and datetime.fromisoformat(each.manifest.ended_at or each.manifest.created_at) < before
     ]
     suites = {each.manifest.suite for each in old}
     revisions = read_history(store, suites=suites).revisions
@@ -143,10 +144,6 @@ def _drop_results(
         for info in objects:
             store.delete(info.key)
     return tuple(dropped), tuple(retained)
-
-
-def _ended_at(each: EndedRun) -> datetime:
-    return datetime.fromisoformat(each.manifest.ended_at or each.manifest.created_at)
 
 
 def _raw_objects(each: EndedRun) -> list[ObjectInfo]:

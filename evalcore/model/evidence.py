@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 
 from evalcore import jsonvalues
-from evalcore.jsonvalues import PathSyntaxError, Wildcard, parse_storable
+from evalcore.jsonvalues import PathSyntaxError, Resolved, Wildcard, parse_storable
 
 TOKEN_PRICES: Final[Mapping[str, tuple[str, str]]] = {
     "cached_tokens": ("cache_read", "input"),
@@ -147,12 +147,6 @@ PRIMARY_PATH: Final = f"outputs.{PRIMARY}"
 _LISTED: Final = 8
 
 
-class PathValue(NamedTuple):
-    """What stands at a path."""
-
-    value: Any
-
-
 class MissingPath(NamedTuple):
     """Nothing stands at a path. `prefix` is its deepest part that exists, "" if none does."""
 
@@ -177,7 +171,7 @@ def parse_path(text: str) -> tuple[str, ...]:
     return tuple(part.value if isinstance(part, Wildcard) else str(part) for part in parts)
 
 
-def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
+def find_value(evidence: Evidence, path: str) -> Resolved | MissingPath:
     """Return what stands at the path; raise `PathSyntaxError` for a text that is none."""
     parts = parse_path(path)
     if parts[0] == "output":
@@ -197,7 +191,7 @@ def find_value(evidence: Evidence, path: str) -> PathValue | MissingPath:
         node, steps = step
         prefix = f"{prefix}.{'.'.join(parts[position : position + steps])}"
         position += steps
-    return PathValue(node)
+    return Resolved(node)
 
 
 def output_values(evidence: Evidence) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, assert_never
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from evalcore.model.evidence import NOTHING
 from evalcore.model.exchange import ProviderError, Reply, Request
@@ -103,36 +103,16 @@ Event = (
 class Observer:
     """Gets the events of one run, from any thread; raises nothing and does not block for long.
 
-    It has a method for each kind of event; those that it leaves out do nothing.
+    `handlers` has what takes each kind of event; kinds without one are left out.
     """
 
-    def tell(self, event: Event) -> None:
-        """Hand the event to its method. `RunEnded` is the last one."""
-        match event:
-            case ItemEnded():
-                self._item_ended(event)
-            case CallEnded():
-                self._call_ended(event)
-            case CallRetried():
-                self._call_retried(event)
-            case ShardBegun():
-                self._shard_begun(event)
-            case ShardCommitted():
-                self._shard_committed(event)
-            case RunEnded():
-                self._run_ended(event)
-            case ExecutionBegun():
-                self._execution_begun(event)
-            case _:
-                assert_never(event)
+    handlers: Mapping[Any, Callable[[Any], None]] = NOTHING
 
-    def _item_ended(self, event: ItemEnded, /) -> None: ...
-    def _call_ended(self, event: CallEnded, /) -> None: ...
-    def _call_retried(self, event: CallRetried, /) -> None: ...
-    def _shard_begun(self, event: ShardBegun, /) -> None: ...
-    def _shard_committed(self, event: ShardCommitted, /) -> None: ...
-    def _run_ended(self, event: RunEnded, /) -> None: ...
-    def _execution_begun(self, event: ExecutionBegun, /) -> None: ...
+    def tell(self, event: Event) -> None:
+        """Hand the event to its handler. `RunEnded` is the last one."""
+        handler = self.handlers.get(type(event))
+        if handler is not None:
+            handler(event)
 
 
 class Observers(Observer):

@@ -50,6 +50,15 @@ class LogObserver(Observer):
         self._lock = threading.Lock()
         self._open = ShardSpans()
         self._budget_told = False
+        self.handlers = {
+            ExecutionBegun: self._execution_begun,
+            ShardBegun: self._shard_begun,
+            ShardCommitted: self._shard_committed,
+            ItemEnded: self._item_ended,
+            CallRetried: self._call_retried,
+            CallEnded: self._call_ended,
+            RunEnded: self._run_ended,
+        }
 
     def _execution_begun(self, event: ExecutionBegun) -> None:
         self._write_line("info", "run.executing", **event._asdict(), mode=self._scope.mode)

@@ -211,6 +211,14 @@ class SpanObserver(Observer):
         self._items: dict[int, int] = {}
         self._retried: dict[int, list[CallRetried]] = {}
         self._lock = threading.Lock()
+        self.handlers = {
+            ShardBegun: self._shard_begun,
+            ShardCommitted: self._shard_committed,
+            ItemEnded: self._item_ended,
+            CallRetried: self._call_retried,
+            CallEnded: self._call_ended,
+            RunEnded: self._run_ended,
+        }
 
     def _shard_begun(self, event: ShardBegun) -> None:
         """Open the shard's span."""
@@ -335,7 +343,6 @@ def _ns_of(moment: str) -> int:
 
 
 _QUEUE_SPANS = 50_000
-_TIMEOUT_S = 5
 
 
 class Telemetry:
@@ -346,12 +353,10 @@ class Telemetry:
             {"service.name": os.environ.get("OTEL_SERVICE_NAME", "evalcore")}
             | {"service.version": VERSION}
         )
-        timeout_s = None if os.environ.get("OTEL_EXPORTER_OTLP_TIMEOUT") else _TIMEOUT_S
-        queue = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SPANS)
         self.ids = GivenIds()
         tracers = TracerProvider(resource=resource, id_generator=self.ids)
-        exporter = OTLPSpanExporter(timeout=timeout_s)
-        tracers.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=queue))
+        queue = int(os.environ.get("OTEL_BSP_MAX_QUEUE_SIZE") or _QUEUE_SPANS)
+        tracers.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(), max_queue_size=queue))
         self.tracer = tracers.get_tracer("evalcore", VERSION)
 
     def observer(self, scope: RunScope) -> SpanObserver:

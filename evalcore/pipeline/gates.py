@@ -167,7 +167,8 @@ def decide_awaiting(
     """
     policy = definition.policy.annotation
     late = annotation_deadline(definition, manifest)
-    over = late is not None and manifest.ended_at is not None and _time(manifest.ended_at) >= late
+    ended = None if manifest.ended_at is None else datetime.fromisoformat(manifest.ended_at)
+    over = late is not None and ended is not None and ended >= late
     message = awaited.message
     if over:
         message += ", the deadline is over"
@@ -188,7 +189,7 @@ def annotation_deadline(definition: SuiteDefinition, manifest: Manifest) -> date
     if policy is None or policy.deadline_s is None:
         return None
     since = manifest.settings.get(ANNOTATION_SINCE) or manifest.created_at
-    return _time(since) + timedelta(seconds=policy.deadline_s)
+    return datetime.fromisoformat(since) + timedelta(seconds=policy.deadline_s)
 
 
 def _assumptions(definition: SuiteDefinition) -> Iterator[Sequence[int]]:
@@ -218,10 +219,6 @@ def _noted(result: GateResult, message: str, awaited: AwaitedLabels) -> GateResu
     return replace(result, message=f"{result.message}; {message}", details=details)
 
 
-def _time(text: str) -> datetime:
-    return datetime.fromisoformat(text)
-
-
 def decided_report(
     sources: ReportSources,
     tables: Aggregates,
@@ -238,17 +235,14 @@ def decided_report(
             gated = stack.enter_context(sources.aggregates(left_out=left_out))
             gating = replace(undecided, summary=sources.summary(gated))
         results = gate_results(run, manifest, gating, gated, options)
-    report = undecided
-    if run.definition.policy.auto_iterations and not has_evaluated_nothing(
-        run.definition, gating.summary
-    ):
+    report, evaluated = undecided, not has_evaluated_nothing(run.definition, gating.summary)
+    if run.definition.policy.auto_iterations and evaluated:
         from evalcore.pipeline.early_stop import decide_rounds
 
         results, rounds = decide_rounds(run, manifest, sources.parts, tables, results)
         report = replace(report, iterations=rounds)
     results = _with_awaited_labels(sources, gating, results, options)
     gates = tuple(map(without_secrets, results))
-    evaluated = not has_evaluated_nothing(run.definition, gating.summary)
     decision = decide_run(gates, undecided.summary, gating.summary, evaluated=evaluated)
     return replace(report, gates=gates, decision=decision)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import base64
+import faulthandler
 import gc
 import os
 import pickle
@@ -191,6 +192,8 @@ def _child(terms: bytes) -> _Child:
     # As in the command itself (`cli.main`): there is hardly a cycle to be found.
     gc.set_threshold(100_000, 50, 50)
     gc.freeze()
+    # A deadly item is named by its row: a dump says no more.
+    faulthandler.disable()
     return _Child(terms)
 
 

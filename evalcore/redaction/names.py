@@ -26,14 +26,7 @@ KEYS: Final = tuple(
 
 # No key is shorter, and each holds one of these: a text without them is not searched ten times.
 SHORTEST_KEY: Final = 9
-_HINT: Final = re.compile(
-    r"[srp]k[-_]|(?:earer|asic)\s|gh[pousr]_|github_pat_|glpat-|hf_|A(?:KIA|SIA|Iza)|xox|eyJ"
-    r"|PRIVATE KEY"
-)
-# The same in JSON, where a tab or the end of a line is written with a backslash.
-_HINT_IN_JSON: Final = re.compile(_HINT.pattern.replace(r"\s", r"[\s\\]"))
-# What the pattern finds holds one of these: each is looked for in a tenth of the pattern's time.
-_HINT_LITERALS: Final = (
+_HINTS: Final = (
     *("sk-", "sk_", "rk-", "rk_", "pk-", "pk_", "earer", "asic"),
     *("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "hf_"),
     *("AKIA", "ASIA", "AIza", "xox", "eyJ", "PRIVATE KEY"),
@@ -45,12 +38,9 @@ def is_key(text: str) -> bool:
     return any(pattern.fullmatch(text) for pattern in KEYS)
 
 
-def may_hold_key(text: str, *, is_json: bool = False) -> bool:
-    """Whether a text, or a text in JSON, may hold a key of one of the forms; hardly any does."""
-    for literal in _HINT_LITERALS:
-        if literal in text:
-            return (_HINT_IN_JSON if is_json else _HINT).search(text) is not None
-    return False
+def may_hold_key(text: str) -> bool:
+    """Whether a text, also in JSON, may hold a key of one of the forms; hardly any does."""
+    return any(hint in text for hint in _HINTS)
 
 
 _VALUE: Final = r"(?!\$|\{|\[redacted\])(?=[^\s\"'<>&,;]*\d)[^\s\"'<>&,;]{6,}"

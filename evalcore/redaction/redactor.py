@@ -293,7 +293,7 @@ class Redactor:
             data = orjson.dumps(value)
         except TypeError:
             return self.value(value, cover)
-        if self.holds(data) or may_hold_key(data.decode(), is_json=True):
+        if self.holds(data) or may_hold_key(data.decode()):
             return self.value(value, cover)
         return value
 

@@ -92,13 +92,17 @@ def changes(report: Report) -> tuple[CaseChange, ...]:
     regressions = [
         change._replace(allowed=change.case in quarantined)
         for each in variants
-        for change in _of(each, REGRESSION, each.regressions)
+        for change in case_changes(each, REGRESSION, each.regressions)
     ]
     regressions.sort(key=lambda change: (change.allowed, not change.is_hard))
     return (
         *regressions,
-        *(change for each in variants for change in _of(each, MISSING, each.missing)),
-        *(change for each in variants for change in _of(each, IMPROVEMENT, each.improvements)),
+        *(change for each in variants for change in case_changes(each, MISSING, each.missing)),
+        *(
+            change
+            for each in variants
+            for change in case_changes(each, IMPROVEMENT, each.improvements)
+        ),
     )
 
 
@@ -160,9 +164,10 @@ def baseline_name(variant: VariantComparison) -> str:
     return variant.baseline if variant.run is None else f"{variant.baseline} of {variant.run}"
 
 
-def _of(
+def case_changes(
     variant: VariantComparison, direction: str, differences: tuple[Difference, ...]
 ) -> Iterator[CaseChange]:
+    """Yield the cases of such differences, each once."""
     name = baseline_name(variant)
     by_case: dict[str, list[Difference]] = {}
     for difference in differences:

@@ -21,12 +21,11 @@ from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.patterns import PatternError, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
 from evalcore.scripts.models import ModelTool
-from evalcore.scripts.parameters import ToolParameter, checked_input
+from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema
 from evalcore.trust.files import place_inside
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
 _FETCH_PARAMETERS: Final = ("url", "xpath", "headers", "on_no_content", "on_error")
-_ON: Final = ("raise_exception", "return_error", "return_empty")
 _AGENT: Final = "Mozilla/5.0 (compatible; evalcore)"
 _HIDDEN: Final = frozenset({"script", "style", "noscript", "template", "head"})
 _MARKS: Final = {"li": "* ", **{f"h{level}": f"{'#' * level} " for level in range(1, 7)}}
@@ -434,6 +433,7 @@ class BuiltinTool:
 
     def __init__(self, name: str, function: Callable[..., Any], *, waits: bool = True) -> None:
         self.name, self._function, self._waits = name, function, waits
+        self.description = function.__doc__
         self._parameters = tuple(
             ToolParameter(
                 name=each.name,
@@ -442,6 +442,11 @@ class BuiltinTool:
             )
             for each in list(signature(function).parameters.values())[1:]
         )
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the parameters."""
+        return json_schema(self._parameters)
 
     def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Whether a call may wait."""

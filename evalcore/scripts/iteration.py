@@ -133,9 +133,17 @@ class Iteration:
 
 
 class Tool(Protocol):
-    """A function that a statement calls by its name."""
+    """A function that a statement calls by its name, and a model that may call it."""
 
     name: str
+
+    @property
+    def description(self) -> str | None:
+        """What the tool does."""
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the parameters; None: their names say all."""
 
     def waits(self, asked_tools: set[int]) -> bool:
         """Whether a call may wait; `asked_tools` are the tools that are asked already."""
@@ -149,6 +157,9 @@ class Tool(Protocol):
 
 class WaitingTool:
     """What tools share that reach the world: calls wait, and the parameters are unknown here."""
+
+    description: str | None = None
+    schema: dict[str, Any] | None = None
 
     def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
         """Return True."""

@@ -11,8 +11,17 @@ from pydantic import field_validator
 
 from evalcore.expressions.template import Tree, compile_tree
 from evalcore.jsonvalues import parse_storable
+from evalcore.model.exchange import Reply
 from evalcore.model.target import SERVICES
-from evalcore.scripts.iteration import Iteration, Scope, ToolError, WaitingTool
+from evalcore.scripts.iteration import (
+    Iteration,
+    Scope,
+    Tool,
+    ToolError,
+    WaitingTool,
+    is_caught,
+    kind_of,
+)
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 from evalcore.shapes import OrAbsent
@@ -215,6 +224,7 @@ def _references(value: Any) -> Any:
 DEFAULT_MODEL: Final = "default"
 _CALL: Final = ("prompt", "system", "system_message", "model_ref", "config")
 TEMPLATES: Final = ("prompt", "system", "system_message")
+_MOST_TURNS: Final = 25
 _EXTRACT: Final = ("first", "last", "all", "none")
 _BLOCK: Final = re.compile(r"(?:^|\n)```json\s*\n(.*?)\n```(?:\n|$)", re.DOTALL)
 
@@ -254,11 +264,12 @@ _PARAMETERS: Final = tuple(ModelParameters.model_fields)
 
 
 class ModelTool(WaitingTool):
-    """Asks the model that `model_ref` names."""
+    """Asks the model that `model_ref` names; `tools` are what it may call meanwhile."""
 
     def __init__(self, name: str, config: Mapping[str, Any]) -> None:
         self.name = name
         self.config = dict(config)
+        self.tools: dict[str, Tool] = {}
 
     @cached_property
     def _templates(self) -> dict[str, Tree]:
@@ -283,8 +294,42 @@ class ModelTool(WaitingTool):
         messages.append({"role": "user", "content": text_of(prompt)})
         parameters = dict(config.get("parameters") or {})
         parameters |= {key: config[key] for key in _PARAMETERS if config.get(key) is not None}
-        reply = chat.read(await run.complete(chat.request(messages, parameters=parameters)))
-        return _result(reply.text, config.get("extract_json"), run)
+        tools, texts = tuple(map(_described, self.tools, self.tools.values())), []
+        for _ in range(_MOST_TURNS):
+            request = chat.request(messages, parameters=parameters, tools=tools)
+            reply = chat.read(await run.complete(request))
+            if reply.text:
+                texts.append(reply.text)
+            if not reply.tool_calls or not self.tools:
+                return _result("\n".join(texts), config.get("extract_json"), run)
+            messages += await self._answers(reply, scope, run)
+        message = f"{self.name}: the model called tools {_MOST_TURNS} times without an answer"
+        raise ToolError("LimitError", message)
+
+    async def _answers(self, reply: Reply, scope: Scope, run: Iteration) -> list[Mapping[str, Any]]:
+        """Call the tools that the model asked for; return its message and their answers."""
+        calls = [dict(call) for call in reply.tool_calls]
+        messages: list[Mapping[str, Any]] = [
+            {"role": "assistant", "content": reply.text, "tool_calls": calls}
+        ]
+        for call in calls:
+            content = await self._answer(call, scope, run)
+            messages.append({"role": "tool", "tool_call_id": call.get("id"), "content": content})
+        return messages
+
+    async def _answer(self, call: Mapping[str, Any], scope: Scope, run: Iteration) -> str:
+        tool, arguments = self.tools.get(str(call.get("name"))), call.get("arguments")
+        if tool is None:
+            return f"Error: there is no tool '{call.get('name')}'"
+        if not isinstance(arguments, Mapping):
+            return f"Error: the arguments are no mapping: {arguments}"
+        try:
+            return text_of(await tool.call(dict(arguments), scope, run))
+        except Exception as error:
+            # The model is told, and may go another way; a limit of the run ends the iteration.
+            if not is_caught(error, ("*",)):
+                raise
+            return f"Error: {kind_of(error)}: {error}"
 
     def _config(self, params: Mapping[str, Any], scope: Scope) -> dict[str, Any]:
         """Return the configuration, its prompts filled, with what a call says laid over it."""
@@ -306,6 +351,13 @@ class ModelTool(WaitingTool):
             if key not in overlay
         }
         return {**self.config, **filled, **overlay}
+
+
+def _described(name: str, tool: Tool) -> Mapping[str, Any]:
+    """Return what a model is told of a tool."""
+    properties: dict[str, Any] = {each: {} for each in tool.parameters() or ()}
+    schema = tool.schema or {"type": "object", "properties": properties}
+    return {"name": name, "description": tool.description or "", "parameters": schema}
 
 
 def _result(text: str, extract: Any, run: Iteration) -> Any:

@@ -123,3 +123,15 @@ def checked_input(
             message = f"parameter '{name}' ({parameter.type}): expected {reason}, got {value}"
             raise ToolError("ValidationError", f"{tool}: {message}") from error
     return values
+
+
+def json_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any]:
+    """Return the JSON Schema of a tool's parameters, for a model that may call it."""
+    properties = {}
+    for parameter in parameters:
+        schema = parameter.adapter.json_schema()
+        if parameter.description:
+            schema["description"] = str(parameter.description)
+        properties[parameter.name] = schema
+    required = [parameter.name for parameter in parameters if parameter.required]
+    return {"type": "object", "properties": properties, "required": required}

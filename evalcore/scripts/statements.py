@@ -146,25 +146,8 @@ class NamedTool:
     """A tool from further out, imported under a name."""
 
     def __init__(self, name: str, tool: Tool) -> None:
-        self.name = name
-        self._tool = tool
-
-    @property
-    def tool(self) -> Tool:
-        """The tool under its own name."""
-        return self._tool
-
-    def waits(self, asked_tools: set[int]) -> bool:
-        """Whether the tool waits."""
-        return self._tool.waits(asked_tools)
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return the tool's parameters."""
-        return self._tool.parameters()
-
-    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
-        """Call the tool."""
-        return await self._tool.call(params, scope, run)
+        self.name, self.description, self.schema = name, tool.description, tool.schema
+        self.waits, self.parameters, self.call = tool.waits, tool.parameters, tool.call
 
 
 class OpenPrefix(NamedTuple):
@@ -303,16 +286,6 @@ class CallTool(Statement):
     ui_hint: Any = None
 
     _tool: Tool = PrivateAttr()
-    _given_names: frozenset[object] = PrivateAttr(frozenset())
-
-    @property
-    def tool(self) -> Tool:
-        """The tool that is called."""
-        return self._tool
-
-    def gives(self, name: str) -> bool:
-        """Whether a parameter of this name may be given."""
-        return name in self._given_names or (self.params is not None and not self._given_names)
 
     @field_validator("call", mode="before")
     @classmethod
@@ -346,8 +319,6 @@ class CallTool(Statement):
             mistakes.add((*loc, "call"), message)
             return False
         self._tool = tool
-        written = raw.get("params")
-        self._given_names = frozenset(written if isinstance(written, Mapping) else ())
         params, parameters = raw.get("params"), tool.parameters()
         if isinstance(params, Mapping) and parameters is not None:
             for key in params:
@@ -468,17 +439,11 @@ class ForEach(Statement):
             for task in tasks:
                 task.cancel()
             results = await asyncio.gather(*tasks, return_exceptions=True)
-        _raise_first([error for error in results if isinstance(error, BaseException)])
-        return list(results)
-
-
-def _raise_first(failures: list[BaseException]) -> None:
-    """Raise the first failure in order, not in time, so that every run gives the same message."""
-    for error in failures:
-        if not isinstance(error, asyncio.CancelledError):
+        # The first failure in order, not in time, so that every run gives the same message.
+        failures = [error for error in results if isinstance(error, BaseException)]
+        for error in sorted(failures, key=lambda error: isinstance(error, asyncio.CancelledError)):
             raise error
-    for error in failures:
-        raise error
+        return list(results)
 
 
 _GROUPS: Final = "_match_groups"

@@ -14,9 +14,9 @@ from evalcore.expressions.engine import ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
 from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.mcp import MCP, McpTool, read_mcp_reference, server_tools
+from evalcore.scripts.mcp import MCP, McpTool, matches, read_mcp_reference, server_tools
 from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
-from evalcore.scripts.parameters import ToolParameter, checked_input, read_parameters
+from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
 from evalcore.scripts.statements import (
     Body,
     Compiled,
@@ -40,12 +40,17 @@ class CustomTool:
     What the body stores is its own.
     """
 
-    def __init__(self, name: str, parameters: Sequence[ToolParameter]) -> None:
+    def __init__(self, shape: CustomToolShape, parameters: Sequence[ToolParameter]) -> None:
         """Take what is known before the body is read: that may call the tool itself."""
-        self.name = name
+        self.name, self.description = shape.name, shape.description
         self._parameters = tuple(parameters)
         self._names = tuple(parameter.name for parameter in parameters)
         self.body = Body((), listed=True)
+
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of the parameters."""
+        return json_schema(self._parameters)
 
     def waits(self, asked_tools: set[int]) -> bool:
         """Whether the body waits."""
@@ -249,6 +254,7 @@ class ToolReader:
                 self._mistakes.add(loc, f"expected a list of tools, got {describe(raw)}")
             return box
         bodies: list[tuple[CustomTool, Mapping[str, Any], Loc]] = []
+        models: list[tuple[ModelTool, Loc]] = []
         for index, member in enumerate(raw):
             at = (*loc, index)
             tool = self._tool(member, at, box)
@@ -257,6 +263,8 @@ class ToolReader:
             self._add(tool, at, box)
             if isinstance(tool, CustomTool):
                 bodies.append((tool, member, at))
+            elif isinstance(tool, ModelTool):
+                models.append((tool, at))
         for custom, definition, at in bodies:
             inner = box
             if definition.get("tools"):
@@ -264,6 +272,8 @@ class ToolReader:
             custom.body = StatementCompiler(inner, self._mistakes).body(
                 definition["do"], (*at, "do")
             )
+        for model, at in models:
+            self._bind(model, (*at, "config", "tools"), box)
         return box
 
     def _add(self, tool: Tool, loc: Loc, box: Toolbox) -> None:
@@ -294,7 +304,7 @@ class ToolReader:
         shape = read_shape(CustomToolShape, raw, loc, self._mistakes)
         if shape is None:
             return None
-        return CustomTool(shape.name, parameters)
+        return CustomTool(shape, parameters)
 
     def _imported(self, shape: ImportedToolShape, loc: Loc, box: Toolbox) -> Tool | None:
         at = (*loc, "import_tool")
@@ -323,9 +333,6 @@ class ToolReader:
     def _check_model(self, tool: ModelTool, loc: Loc) -> None:
         at = (*loc, "config")
         read_shape(ModelConfig, tool.config, at, self._mistakes)
-        if tool.config.get("tools"):
-            message = "has no effect: the models of scripts call no tools; call them in statements"
-            self._mistakes.warn((*at, "tools"), message)
         for key in TEMPLATES:
             try:
                 compile_tree(tool.config.get(key))
@@ -335,6 +342,30 @@ class ToolReader:
         if "model_ref" in tool.config and self._models is not None and name not in self._models:
             message = f"there is no model '{name}'.{suggest(name, self._models)}"
             self._mistakes.add((*at, "model_ref"), message)
+
+    def _bind(self, tool: ModelTool, loc: Loc, box: Toolbox) -> None:
+        """Give a model the tools that its configuration lists: by name, by patterns, its own."""
+        listed = tool.config.get("tools")
+        if listed is None or not isinstance(listed, list):
+            if listed is not None:
+                self._mistakes.add(loc, f"expected a list of tools, got {describe(listed)}")
+            return
+        for index, member in enumerate(listed):
+            if isinstance(member, str):
+                named = box.find(member)
+                if named is None:
+                    hint = suggest(member, box.names())
+                    self._mistakes.add((*loc, index), f"there is no tool '{member}'.{hint}")
+                else:
+                    tool.tools[member] = named
+            elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
+                patterns = [str(pattern) for pattern in member["match"]]
+                for name, each in box.visible().items():
+                    if each is not tool and matches(name, patterns):
+                        tool.tools[name] = each
+        inline = [each for each in listed if isinstance(each, Mapping) and "match" not in each]
+        if inline:
+            tool.tools.update(self.read(inline, loc, box).tools)
 
     def _mcp(self, reference: str, name: str | None, loc: Loc) -> McpTool | None:
         read = read_mcp_reference(reference)

@@ -11,6 +11,7 @@ import re
 import sys
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import date, time
 from decimal import Decimal
@@ -23,7 +24,6 @@ from typing import Any, Final, TypedDict, Unpack
 import orjson
 
 from evalcore.errors import EvalError, LoadError, Problem
-from evalcore.formats.documents import Renames
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.quarantine import load_quarantined
 from evalcore.formats.sources import names_stored_cases
@@ -38,19 +38,10 @@ from evalcore.targets.function_context import FlowVariant
 from evalcore.trust.imports import LOCAL, ImportPolicy
 from evalcore.wording import path_text
 
-_PLAIN: Final = (str, int, float, bool, type(None))
 # Values whose `repr` is what they are.
 _WRITTEN: Final = (
-    bytes,
-    bytearray,
-    complex,
-    range,
-    date,
-    time,
-    Decimal,
-    Enum,
-    PurePath,
-    re.Pattern,
+    *(str, int, float, complex, bytes, bytearray, range, type(None)),
+    *(date, time, Decimal, Enum, PurePath, re.Pattern),
 )
 _DEEPEST: Final = 4
 
@@ -76,58 +67,45 @@ class Behaviours:
         that it closes over and its defaults, as far as they are plain. Without a file, of the code
         itself and of what that uses of its module. No address and no id is in it.
         """
-        described = json.dumps(self._described(value, 0), sort_keys=True)
+        described = json.dumps(self._described(value), sort_keys=True)
         return hashlib.sha256(described.encode("utf-8", "replace")).hexdigest()
 
-    def _described(self, value: Any, depth: int) -> Any:
-        if isinstance(value, _PLAIN):
-            return repr(value) if isinstance(value, float) else value
+    def _described(self, value: Any, depth: int = 0) -> Any:
         if isinstance(value, _WRITTEN):
             return [type(value).__qualname__, repr(value)]
         if depth >= _DEEPEST:
             return type(value).__qualname__
-        parts = _parts_of(value)
-        if parts is not None:
-            return [self._described(part, depth + 1) for part in parts]
+        # Code within code counts to any depth.
+        step = -1 if isinstance(value, types.CodeType) else 1
+        described = partial(self._described, depth=depth + step)
+        value = _parts_of(value)
+        if isinstance(value, list | tuple):
+            return [*map(described, value)]
         if isinstance(value, set | frozenset):
-            members = [self._described(item, depth + 1) for item in value]
-            return sorted(members, key=lambda member: json.dumps(member, sort_keys=True))
+            return sorted(map(described, value), key=json.dumps)
         if isinstance(value, Mapping):
-            return {str(key): self._described(item, depth + 1) for key, item in value.items()}
+            return {str(key): described(item) for key, item in value.items()}
         if inspect.isfunction(value):
-            return self._function(value, depth + 1)
+            bound = value.__defaults__, value.__kwdefaults__, _closed_over(value)
+            line = value.__code__.co_firstlineno
+            return [*self._named(value, described), line, *map(described, bound)]
         if inspect.isclass(value) or inspect.isbuiltin(value) or inspect.ismodule(value):
-            return self._named(value, depth + 1)
+            return self._named(value, described)
         # Its attributes, and those in slots.
-        state = self._described(object.__getstate__(value), depth + 1)
-        return [*self._named(type(value), depth + 1), state]
+        return [*self._named(type(value), described), described(object.__getstate__(value))]
 
-    def _function(self, function: Any, depth: int) -> list[Any]:
-        cells = [_cell(cell) for cell in function.__closure__ or ()]
-        bound = (function.__defaults__, function.__kwdefaults__, cells)
-        line = function.__code__.co_firstlineno
-        named = self._named(function, depth)
-        return [*named, line, *(self._described(value, depth) for value in bound)]
-
-    def _named(self, value: Any, depth: int) -> list[Any]:
+    def _named(self, value: Any, described: Callable[[Any], Any]) -> list[Any]:
         module, name = getattr(value, "__module__", ""), getattr(value, "__qualname__", "")
-        digest = self._file_digest(value)
-        source: Any = digest
-        if digest is None and inspect.isfunction(value):
-            source = [_code(value.__code__), self._used(value, depth)]
-        elif digest is None and inspect.isclass(value) and module == "__main__":
-            members = {
-                key: member for key, member in vars(value).items() if inspect.isfunction(member)
-            }
-            source = self._described(members, depth)
+        source: Any = self._file_digest(value)
+        if source is None and inspect.isfunction(value):
+            # Without a file, also what it uses of its module: a notebook's other cells.
+            names = sorted({*_names_in(value.__code__)} & {*value.__globals__})
+            used = {name: value.__globals__[name] for name in names}
+            others = {name: each for name, each in used.items() if each is not value}
+            source = [described(value.__code__), described(others)]
+        elif source is None and inspect.isclass(value) and module == "__main__":
+            source = described({k: v for k, v in vars(value).items() if inspect.isfunction(v)})
         return [str(module), str(name), source]
-
-    def _used(self, function: Any, depth: int) -> Any:
-        """Return what a function without a file uses of its module: a notebook's other cells."""
-        namespace = function.__globals__
-        names = sorted(set(_names_in(function.__code__)) & set(namespace))
-        used = {name: namespace[name] for name in names if namespace[name] is not function}
-        return self._described(used, depth)
 
     def _file_digest(self, value: Any) -> str | None:
         code = getattr(value, "__code__", None)
@@ -144,32 +122,16 @@ class Behaviours:
         return self._files[name]
 
 
-def _parts_of(value: Any) -> Sequence[Any] | None:
-    """Return what a list, a partial function or a method is made of."""
-    if isinstance(value, list | tuple):
-        return value
+def _parts_of(value: Any) -> Any:
+    """Return what a partial function, a method or code is made of; any other value as it is.
+
+    Where code stands in a file is no part of it.
+    """
     if isinstance(value, functools.partial):
         return [value.func, value.args, value.keywords]
-    return [value.__func__, value.__self__] if inspect.ismethod(value) else None
-
-
-def _code(code: types.CodeType) -> list[Any]:
-    """Return what a code object does, as JSON; where it stands in a file is no part of it."""
-    return [
-        code.co_code.hex(),
-        list(code.co_names),
-        [_constant(constant) for constant in code.co_consts],
-    ]
-
-
-def _constant(value: Any) -> Any:
     if isinstance(value, types.CodeType):
-        return _code(value)
-    if isinstance(value, tuple):
-        return [_constant(member) for member in value]
-    if isinstance(value, frozenset):
-        return sorted(repr(member) for member in value)
-    return f"{type(value).__qualname__} {value!r}"
+        return [value.co_code, value.co_names, value.co_consts]
+    return [value.__func__, value.__self__] if inspect.ismethod(value) else value
 
 
 def _names_in(code: types.CodeType) -> Iterator[str]:
@@ -179,11 +141,12 @@ def _names_in(code: types.CodeType) -> Iterator[str]:
             yield from _names_in(value)
 
 
-def _cell(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
+def _closed_over(function: Any) -> list[Any]:
+    values = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # not assigned yet
+            values.append(cell.cell_contents)
+    return values
 
 
 class LocalNames:
@@ -314,7 +277,7 @@ class EvalSuite:
         problems = Problems(f"suite '{self.name}'" if self.name else "suite", lambda _: None)
 
         def load() -> Suite:
-            return read_suite(raw, self.source, options, problems, Renames(), verbatim=True)
+            return read_suite(raw, self.source, options, problems, verbatim=True)
 
         beyond = partial(_beyond_json, raw, problems.file)
         try:
@@ -347,6 +310,36 @@ def variant(
     own: Any = dict(config or {}) if config is None or isinstance(config, Mapping) else config
     listed: Any = tuple(tags) if isinstance(tags, Iterable) and not isinstance(tags, str) else tags
     return FlowVariant(id, provider, model, own, listed)
+
+
+def human(
+    question: str,
+    *,
+    labels: Sequence[str] | None = None,
+    expected: str | None = None,
+    scale: Sequence[int] | None = None,
+    min_score: float | None = None,
+    annotators: int = 1,
+    required: bool | float = False,
+    **more: Any,
+) -> dict[str, Any]:
+    """Return the assertion as a suite file would write it; `define_suite` finds its mistakes.
+
+    Either `labels` with the one that is `expected`, or a `scale` with the least mean that passes.
+    `more` are `instructions`, `name`, `weight`, `metric`, `path` (docs/reference/annotations.md).
+    """
+    written = {
+        "type": "human",
+        "question": question,
+        "annotators": annotators,
+        "required": None if required is False else required,
+        "labels": labels and list(labels),
+        "expected": expected,
+        "scale": scale and list(scale),
+        "min_score": min_score,
+        **more,
+    }
+    return {key: value for key, value in written.items() if value is not None}
 
 
 def define_suite(

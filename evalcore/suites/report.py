@@ -71,16 +71,6 @@ class CaseResult:
     error: str | None = None
     error_kind: str | None = None
 
-    @property
-    def case_id(self) -> str:
-        """The case's id."""
-        return self.case
-
-    @property
-    def variant_id(self) -> str:
-        """The variant's id."""
-        return self.variant
-
 
 @dataclass(frozen=True, slots=True)
 class VariantResult:

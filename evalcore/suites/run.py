@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
@@ -28,7 +29,7 @@ from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.redaction.redactor import cover_exception
 from evalcore.report.document import report_head
-from evalcore.settings import read_settings
+from evalcore.settings import Settings, read_settings
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
 from evalcore.suites.define import EvalSuite, with_importable_names
@@ -275,9 +276,7 @@ def run_suite(
     Raises `SuiteError` (for a file `LoadError`) for choices that do not fit the suite, with every
     mistake in it, `UsageError` for unknown ones.
     """
-    stopper = Stopper()
-    call = _Call(suite, mode, store, chosen, stopper)
-    return off_the_loop(call.run)
+    return off_the_loop(partial(_report, suite, mode, store, chosen, Stopper()))
 
 
 async def run_suite_async(
@@ -292,9 +291,8 @@ async def run_suite_async(
     Flows run in an event loop of their own, in another thread. Cancelled, it stops between items.
     """
     stopper = Stopper()
-    call = _Call(suite, mode, store, chosen, stopper)
     try:
-        return await asyncio.to_thread(call.run)
+        return await asyncio.to_thread(_report, suite, mode, store, chosen, stopper)
     except asyncio.CancelledError:
         stopper.stop()
         raise
@@ -302,16 +300,14 @@ async def run_suite_async(
 
 def off_the_loop(call: Callable[[], T]) -> T:
     """Return what `call` does; in a thread of its own if this one has a running event loop."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        is_in_loop = False
-    else:
-        is_in_loop = True
-    if not is_in_loop:  # what is raised has no part in the question
-        return call()
     with ThreadPoolExecutor(1, "evalcore-run") as pool:
-        return pool.submit(call).result()
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            run = call
+        else:
+            run = pool.submit(call).result
+        return run()  # what it raises has no part in the question
 
 
 def check_mode(mode: object, example: str) -> None:
@@ -354,100 +350,96 @@ def import_policy(folder: str, allow_imports: Iterable[str] = ()) -> ImportPolic
     return ImportPolicy(roots=(Path(folder), Path.cwd()), allowed=(*allowed, *allow_imports))
 
 
-class _Call:
-    """One call of `run_suite`."""
-
-    def __init__(
-        self,
-        suite: EvalSuite | str | os.PathLike[str],
-        mode: str,
-        store: Store | None,
-        chosen: RunChoices,
-        stopper: Stopper,
-    ) -> None:
-        unknown = set(chosen) - set(RunChoices.__annotations__)
-        if unknown:
-            hint = suggest(min(unknown), RunChoices.__annotations__)
-            raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
-        is_path = isinstance(suite, str | os.PathLike) and bool(suite)
-        if not isinstance(suite, EvalSuite) and not is_path:
-            raise UsageError(
-                "run_suite() takes what define_suite() returns, or the path of a suite file, not "
-                f"{repr(suite)[:80]}"
-            )
-        check_mode(mode, "run_suite(suite, mode='live')")
-        _check_store(store)
-        self._suite, self._mode, self._store = suite, mode, store
-        self._chosen, self._stopper = chosen, stopper
-
-    def run(self) -> SuiteReport:
-        """Run the suite and return its report; what is raised holds no secret."""
-        try:
-            return self._run()
-        except BaseException as error:  # goes on to the caller without its secrets
-            cover_exception(error)
-            raise
-
-    def _run(self) -> SuiteReport:
-        chosen = self._chosen
-        options = PlanOptions(mode=self._mode)
-        allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
+def _report(
+    suite: EvalSuite | str | os.PathLike[str],
+    mode: str,
+    store: Store | None,
+    chosen: RunChoices,
+    stopper: Stopper,
+) -> SuiteReport:
+    """Run the suite and return its report; what is raised holds no secret."""
+    _check_arguments(suite, mode, store, chosen)
+    try:
         configured = read_settings(os.environ, Path.cwd())
-        loaded = self._read((*configured.allow_imports, *allowed))
+        allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
+        options = _load_options(mode, store, chosen, configured)
+        loaded = _read(suite, options, chosen, (*configured.allow_imports, *allowed))
         imports = import_policy(loaded.definition.source.folder, allowed)
-        default = Isolation.INLINE if isinstance(self._suite, EvalSuite) else configured.isolation
+        default = Isolation.INLINE if isinstance(suite, EvalSuite) else configured.isolation
         execute = ExecuteOptions(
             imports=imports,
             concurrency=chosen.get("concurrency"),
-            stopper=self._stopper,
+            stopper=stopper,
             settings=configured,
             objects=loaded.objects,
             isolation=_isolation(chosen.get("isolation"), default),
         )
         decide = DecideOptions(imports, loaded.objects, execute.isolation)
-        with evaluate(loaded, chosen_store(self._store), execute, options, decide) as view:
+        plan = PlanOptions(mode=mode)
+        with evaluate(loaded, chosen_store(store), execute, plan, decide) as view:
             return report_of(view, loaded)
-
-    def _read(self, allowed: tuple[str, ...]) -> Suite:
-        """Return the suite with what the call lays over it, and its functions.
-
-        A file may import the `allowed` modules from anywhere.
-        """
-        suite, options = self._suite, self._load_options()
-        baseline = name_chosen(self._chosen.get("baseline"), "baseline")
-        if isinstance(suite, EvalSuite):
-            changed = {} if baseline is None else {"baseline": baseline}
-            return replace(suite.read(options, **changed), objects=suite.objects)
-        options = replace(options, allow_imports=allowed)
-        if baseline is not None:
-            options = replace(options, baseline=baseline)
-        return read_suite_file(Path(suite), options)
-
-    def _load_options(self) -> LoadOptions:
-        chosen = self._chosen
-        iterations = _iterations(chosen.get("iterations"))
-        return LoadOptions(
-            iterations=None if iterations is None else iterations.most,
-            auto_iterations=iterations is not None and iterations.auto,
-            concurrency=_count(chosen.get("concurrency"), "concurrency"),
-            cases=names_chosen(chosen.get("cases"), "cases"),
-            tags=names_chosen(chosen.get("tags"), "tags"),
-            excluded_tags=names_chosen(chosen.get("excluded_tags"), "excluded_tags"),
-            variants=names_chosen(chosen.get("variants"), "variants"),
-            baseline=name_chosen(chosen.get("baseline_run"), "baseline_run"),
-            strict=chosen.get("strict", False),
-            secrets_required=self._mode not in {Mode.REPLAY, Mode.AUTO},
-            option_names=_OPTION_NAMES,
-        ).configured(read_settings(os.environ, Path.cwd()), os.environ, _address(self._store))
+    except BaseException as error:  # goes on to the caller without its secrets
+        cover_exception(error)
+        raise
 
 
-def _check_store(store: object) -> None:
-    """Raise `UsageError` for what is no store."""
+def _check_arguments(suite: object, mode: object, store: object, chosen: RunChoices) -> None:
+    """Raise `TypeError` for unknown choices, `UsageError` for arguments of another kind."""
+    unknown = set(chosen) - set(RunChoices.__annotations__)
+    if unknown:
+        hint = suggest(min(unknown), RunChoices.__annotations__)
+        raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
+    is_path = isinstance(suite, str | os.PathLike) and bool(suite)
+    if not isinstance(suite, EvalSuite) and not is_path:
+        raise UsageError(
+            "run_suite() takes what define_suite() returns, or the path of a suite file, not "
+            f"{repr(suite)[:80]}"
+        )
+    check_mode(mode, "run_suite(suite, mode='live')")
     is_address = store is None or isinstance(store, str | os.PathLike)
     if not is_address and not isinstance(getattr(store, "url", None), str):
         raise UsageError(
             f"'store' is a folder, 's3://bucket/prefix' or an open store, not {repr(store)[:80]}"
         )
+
+
+def _read(
+    suite: EvalSuite | str | os.PathLike[str],
+    options: LoadOptions,
+    chosen: RunChoices,
+    allowed: tuple[str, ...],
+) -> Suite:
+    """Return the suite with what the call lays over it, and its functions.
+
+    A file may import the `allowed` modules from anywhere.
+    """
+    baseline = name_chosen(chosen.get("baseline"), "baseline")
+    if isinstance(suite, EvalSuite):
+        changed = {} if baseline is None else {"baseline": baseline}
+        return replace(suite.read(options, **changed), objects=suite.objects)
+    options = replace(options, allow_imports=allowed)
+    if baseline is not None:
+        options = replace(options, baseline=baseline)
+    return read_suite_file(Path(suite), options)
+
+
+def _load_options(
+    mode: str, store: Store | None, chosen: RunChoices, configured: Settings
+) -> LoadOptions:
+    iterations = _iterations(chosen.get("iterations"))
+    return LoadOptions(
+        iterations=None if iterations is None else iterations.most,
+        auto_iterations=iterations is not None and iterations.auto,
+        concurrency=_count(chosen.get("concurrency"), "concurrency"),
+        baseline=name_chosen(chosen.get("baseline_run"), "baseline_run"),
+        strict=chosen.get("strict", False),
+        secrets_required=mode not in {Mode.REPLAY, Mode.AUTO},
+        option_names=_OPTION_NAMES,
+        cases=names_chosen(chosen.get("cases"), "cases"),
+        tags=names_chosen(chosen.get("tags"), "tags"),
+        excluded_tags=names_chosen(chosen.get("excluded_tags"), "excluded_tags"),
+        variants=names_chosen(chosen.get("variants"), "variants"),
+    ).configured(configured, os.environ, _address(store))
 
 
 def _address(store: Store | None) -> str | None:

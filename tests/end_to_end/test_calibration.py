@@ -59,8 +59,9 @@ def test_verdicts_that_stand_in_the_file_are_compared_without_asking(tmp_path: P
 def test_a_judge_is_asked_about_every_label(tmp_path: Path) -> None:
     labels = write_labels(tmp_path, labelled())
     with model_server(script=by_word) as server:
-        (tmp_path / "targets.yaml").write_text(json.dumps([judge(server)]))
-        ended = calibrate(labels, "--judge", "judge", "--prompt", "Is it good?", "--json")
+        tests = [given("poor", {"type": "llm-grader", "prompt": "Is it good?"})]
+        path = write_suite(tmp_path, tests, targets=[judge(server)])
+        ended = calibrate(labels, "--suite", path.name, "--json")
         asked = server.stats().requests
     found = ended.report
 
@@ -86,6 +87,7 @@ def test_people_see_a_table(tmp_path: Path) -> None:
         ([{"output": "x"}], "labels.jsonl:1: has no 'label'"),
         ([{"label": "perhaps", "output": "x"}], "label: is pass or fail, or a score"),
         ([{"label": True}], "has no 'output' that a judge could be asked about"),
+        ([{"label": True, "output": "x"}], "name the suite that judges: --suite FILE"),
         ([], "holds no label"),
         ([{"id": "a", "label": 1, "judge": 1}] * 2, "two labels have the id 'a'"),
     ],

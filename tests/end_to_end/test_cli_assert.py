@@ -130,17 +130,6 @@ def test_evidence_of_the_wrong_shape_is_an_error_of_its_line_alone() -> None:
         assert says in answer["message"]
 
 
-def test_a_measure_that_nothing_reads_is_told_once_and_changes_nothing() -> None:
-    question = {"assertion": {"type": "contains", "value": "a"}, "output": "a", "note": "kept"}
-    lines = [{"id": number, **question, "measured": {"latency": 5}} for number in (1, 2)]
-    stdin = "".join(json.dumps(line) + "\n" for line in lines)
-    ended = evalcore("assert", "--format", "test-file", stdin=stdin)
-    assert [one["outcome"] for one in ended.lines] == ["passed", "passed"]
-    assert ended.err == (
-        "standard input:1: warning: measured.latency is not read. Did you mean 'latency_ms'?\n"
-    )
-
-
 @pytest.mark.parametrize("command", [("assert", "--format", "test-file"), ("decide",)])
 def test_a_list_with_a_number_that_is_too_large_is_an_error_of_its_line(
     command: tuple[str, ...],

@@ -67,7 +67,7 @@ def test_what_leaves_nothing_is_told(folder: Path) -> None:
     for words, message in (
         (["--case", "right", "first.eval.yaml"], "the cases of --case passed; nothing was run"),
         (["second.eval.yaml"], "a run of suite 'first', not of 'second'; `--failed second/last`"),
-        (["--resume", "latest"], "--resume takes no --failed"),
+        (["--resume", "latest"], "--resume cannot be combined with --failed"),
     ):
         ended = run(folder, "--failed", "latest", *words)
         assert ended.code == 2

@@ -78,5 +78,5 @@ def test_a_list_without_a_case_is_a_mistake_not_every_case(folder: Path, listed:
     command = ("run", "--cases", listed, "first.eval.yaml")
     ended = evalcore(*command, store=folder / "store", cwd=folder)
     assert ended.code == 2
-    assert "--cases: names no case" in ended.err
+    assert "--cases is empty" in ended.err
     assert not (folder / "store").exists()

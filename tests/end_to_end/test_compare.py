@@ -85,26 +85,6 @@ def test_the_score_of_a_part_passes_nothing() -> None:
         assert ("1 case skipped by a limit" in line["message"]) == (outcome == "inconclusive")
 
 
-def test_decide_tells_the_keys_of_results_and_thresholds_that_it_does_not_read() -> None:
-    results = [{"caseId": "a", "passed": True, "latencyMs": 5}, {"caseId": "a", "passed": True}]
-    question = {
-        "id": 1,
-        "title": "the writer's",
-        "gate": {"gate": "passRate", "threshold": 1},
-        "variants": [{"variantId": "v", "cases": results}],
-        "thresholds": {"latency": 0.5},
-    }
-    ended = decide(question)
-    assert [line["outcome"] for line in ended.lines] == ["pass"]
-    assert ended.err.splitlines() == [
-        "standard input:1: warning: a result's 'latency_ms' is not read. Known: blocked, case_id, "
-        "cost_usd, duration_ms, error, errored, input_tokens, outcome, output_tokens, overall, "
-        "passed, status, tokens.",
-        "standard input:1: warning: thresholds' 'latency' is not read. Did you mean "
-        "'latency_increase'?",
-    ]
-
-
 def test_decide_reads_lines_after_a_byte_order_mark() -> None:
     ended = decide("\ufeff" + json.dumps(CASES[0]), CASES[1])
     assert (ended.code, [line["outcome"] for line in ended.lines]) == (0, ["fail", "pass"])
@@ -289,7 +269,7 @@ def test_two_runs_are_compared(two_runs: TwoRuns) -> None:
 def test_the_better_run_has_no_regression(two_runs: TwoRuns) -> None:
     ended = evalcore("compare", two_runs.bad, two_runs.good, store=two_runs.store)
     assert ended.code == 0
-    assert "two: passes now" in ended.out
+    assert "▲ two: failed → passed" in ended.out
 
 
 def test_runs_without_a_common_variant_cannot_be_compared(

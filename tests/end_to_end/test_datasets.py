@@ -8,13 +8,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
-from evalcore import SuiteError, capture, define_suite, run_suite, variant
-from evalcore.capture import flush_captures
-from evalcore.cli.dataset import review
-from evalcore.datasets.catalogue import cluster_captures
-from evalcore.datasets.pending import Acceptance, PendingReader, case_of
+from evalcore import SuiteError, define_suite, run_suite, variant
 from evalcore.datasets.store import read_dataset
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
@@ -167,15 +162,15 @@ def test_captures_are_promoted_and_refused_by_flags(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["promote", "support"], "no terminal to ask in: --all or --ids ID"),
-        (["promote", "other", "--all"], "no capture of 'other' waits"),
-        (["promote", "support", "--all", "--ids", "a"], "--all and --ids"),
+        (["promote", "support"], "which captures? --all, or --ids"),
+        (["promote", "other", "--all"], "dataset 'other' has no pending captures"),
+        (["promote", "support", "--all", "--ids", "a"], "--all, or --ids"),
         (["promote", "support", "--ids", "ffff"], "no single pending capture"),
         (["promote", "support", "--all", "--assert", "none.yaml"], "none.yaml"),
         (["show", "nothing"], "no dataset 'nothing'"),
         (["drop", "support@latest"], "name the version to drop"),
         (["pin", "support"], "name the version to pin"),
-        (["import", "cases.jsonl", "--as", "a@1"], "is no name of a dataset"),
+        (["import", "cases.jsonl", "--as", "a@1"], "invalid dataset name"),
     ],
 )
 def test_what_cannot_be_done_says_what_would_work(
@@ -197,33 +192,3 @@ def test_drop_and_pin_say_what_they_do(folder: Path) -> None:
     assert "would drop support@1" in command(folder, "dataset", "drop", "support@1").out
     assert "dropped 1" in command(folder, "dataset", "drop", "support", "--yes").out
     assert listed(folder) == []
-
-
-def test_the_review_accepts_edits_asserts_masks_and_refuses(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "store")
-    write_captures(store, {"first of Ida": "1", "second text": "2", "third": "3", "last one": "4"})
-    with capture("support", input={"who": "me"}, store=store) as captured:
-        captured.output = 5
-    assert flush_captures(30)
-    captures = PendingReader(store).read(read_dataset(store, "support"))
-    by_input = {str(each.input): each for each in captures}
-    accepted: list[Acceptance] = []
-    refused: list[str] = []
-    keys = ["m", "Ida", "+", "contian: x", "+", "contains: x", "a", "e", "a", "r", "n", "e", "a"]
-    with CliRunner().isolation(input="\n".join(keys) + "\n") as (out, *_):
-        edited = iter(["second, edited\n", "{broken"])
-        review(
-            cluster_captures(captures), Acceptance(""), accepted, refused,
-            edit=lambda _: next(edited),
-        )  # fmt: skip
-        shown = out.getvalue().decode()
-    cases = {each.capture: case_of(next(c for c in captures if c.id == each.capture), each)
-             for each in accepted}  # fmt: skip
-    first = cases[by_input["first of Ida"].id]
-    assert first["input"] == "first of [redacted]"
-    assert first["assertions"] == [{"type": "contains", "value": "x"}]
-    assert cases[by_input["second text"].id]["input"] == "second, edited"
-    assert refused == [by_input["third"].id]
-    assert cases[by_input["{'who': 'me'}"].id]["input"] == {"who": "me"}
-    assert "Did you mean 'contains'?" in shown
-    assert "the edited input is not JSON" in shown

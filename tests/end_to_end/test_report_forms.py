@@ -69,7 +69,7 @@ def test_a_form_is_stored_as_it_is_printed_later(form: str, ran: Ran) -> None:
 
 def test_a_form_is_written_to_a_file(ran: Ran, tmp_path: Path) -> None:
     path = tmp_path / "written"
-    form = ("report", ran.run_id, "--form", "markdown")
+    form = ("report", ran.run_id, "--markdown")
     ended = evalcore(*form, "-o", path, store=ran.store, cwd=ran.cwd)
     assert (ended.code, ended.out) == (0, "")
     assert path.read_text("utf-8") == (ran.folder / "report.md").read_text("utf-8")
@@ -140,12 +140,11 @@ def test_a_changed_suite_gives_annotations_without_lines(tmp_path: Path) -> None
     [
         (["run", "--report", "htlm", "x.yaml"], "--report: unknown form of report 'htlm'. "
          "Did you mean 'html'? Known: html, junit, markdown, github, json"),
-        (["report", "RUN", "--form", "juint"], "Did you mean 'junit'?"),
         (["report", "RUN", "--html", "--junit"], "one form at a time: html, junit"),
         (["report", "RUN", "-o", "x"], "-o: say which form to write"),
         (["report", "RUN", "--html", "-o", "no/such/folder/x"], "cannot be written: No such file"),
     ],
-    ids=["run", "report", "two forms", "no form", "no folder"],
+    ids=["run", "two forms", "no form", "no folder"],
 )  # fmt: skip
 def test_a_mistake_is_told_with_what_would_work(
     arguments: list[str], message: str, ran: Ran

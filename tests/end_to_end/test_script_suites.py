@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from tests.support.model_server import Failure, ModelServer, model_server
-from tests.support.model_wire import Question
+from tests.support.model_wire import Answer, Question
 from tests.support.servers import free_port, running, wait_until_open
 from tests.support.shell import CONFORMANCE, Ended, evalcore
 
@@ -706,6 +706,33 @@ def test_what_python_prints_does_not_stand_in_the_report(tmp_path: Path) -> None
     assert scores(ended) == {"s/a": 1.0}
     assert "loaded" in ended.err
     assert "called" in ended.err
+
+
+def test_a_model_calls_the_tools_that_it_has(tmp_path: Path) -> None:
+    def ask(question: Question) -> str | Answer:
+        results = [one for one in question.body["messages"] if one["role"] == "tool"]
+        if results:
+            return f"it is {results[-1]['content']}"
+        call = {"name": "double", "arguments": {"x": 4}}
+        return Answer("", tool_calls=(call,))
+
+    suite = """
+        shared:
+          tools:
+            - name: double
+              description: doubles
+              input: [{name: x, description: a number, type: int}]
+              do: {eval: "${x * 2}"}
+            - import_tool: llm_workers.tools.llm_tool.build_llm_tool
+              config: {tools: [double]}
+        suites:
+          s:
+            tests: {a: {do: [{call: llm, params: {prompt: go}}, {eval: "${_ == 'it is 8'}"}]}}
+    """
+    with model_server(script=ask) as server:
+        ended = run(tmp_path, env=with_model(server), suite=suite)
+
+    assert (scores(ended), ended.err.count("Error")) == ({"s/a": 1.0}, 0)
 
 
 def test_a_page_is_fetched_and_its_text_taken(tmp_path: Path) -> None:

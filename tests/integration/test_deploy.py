@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
@@ -28,7 +26,7 @@ from evalcore.prefect.collection import EvalcoreStore
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_api import deployment, ended_run, trigger
-from tests.support.prefect_project import Ended, Project, deploy
+from tests.support.prefect_project import Ended, Project, deploy, prefect_command
 from tests.support.prefect_runs import run_flow
 from tests.support.prefect_server import PrefectServer
 from tests.support.servers import serving
@@ -197,20 +195,6 @@ def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: 
     assert f"--suites nowhere/*.yaml: no file below {folder} matches" in ended.stderr
 
 
-def prefect_command(server: PrefectServer, *arguments: str) -> str:
-    """Run the real `prefect` to its end; return what it printed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
-        env=server.environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
-
-
 def test_flow_runs_store_where_a_block_says(
     deployed: Project, working: Project, prefect: PrefectServer, folder: Path, tmp_path: Path
 ) -> None:
@@ -230,22 +214,6 @@ def test_flow_runs_store_where_a_block_says(
     with get_client(sync_client=True) as client:
         client.delete_deployment(deployment("evaluate/on-demand").id)
     deploy(folder)
-
-
-def test_a_flow_run_of_a_worker_without_the_folder_is_refused_with_one_message(
-    deployed: Project, working: Project, folder: Path
-) -> None:
-    deploy(folder, "--folder", "/nowhere/evals")
-    state = ended_run(trigger("evaluate/on-demand", suite="good.eval.yaml"), working).state
-    deploy(folder)
-    assert state is not None
-    assert (state.name, state.message) == (
-        "Refused",
-        "/nowhere/evals: No such file or directory: this worker cannot enter the folder of the "
-        "deployment; start the worker on a machine that has it, or name another one with "
-        "'evalcore deploy --folder DIR'",
-    ), working.log
-    assert "could not" not in working.log
 
 
 def test_a_block_that_is_not_there_is_told(deployed: Project, folder: Path) -> None:

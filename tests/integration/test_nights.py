@@ -221,7 +221,11 @@ def test_a_night_of_a_worker_without_the_folder_is_refused(
     enter_folder(str(tmp_path / "absent"))
     night = night_here(tmp_path, suites=["*.eval.yaml"])
     assert night.name == "Refused"
-    assert f"{tmp_path / 'absent'}: No such file or directory" in (night.message or "")
+    assert night.message == (
+        f"{tmp_path / 'absent'}: No such file or directory: this worker cannot enter the folder of "
+        "the deployment; start the worker on a machine that has it, or name another one with "
+        "'evalcore deploy --folder DIR'"
+    )
 
 
 def test_a_suite_alone_that_does_not_load_is_told(

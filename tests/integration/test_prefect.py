@@ -145,10 +145,16 @@ def test_a_completed_run_is_published_again_without_executing_anything(passed: P
 # The same report
 
 
-EXAMPLES = ["support-answers", "research-workflow", "tickets-csv"]
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
+@pytest.mark.parametrize(
+    "example",
+    [
+        "research-workflow",
+        *(
+            pytest.param(each, marks=pytest.mark.extended)
+            for each in ("support-answers", "tickets-csv")
+        ),
+    ],
+)
 def test_the_report_is_byte_identical_to_in_process(
     prefect: PrefectServer, tmp_path: Path, example: str
 ) -> None:

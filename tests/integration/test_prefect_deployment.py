@@ -26,12 +26,12 @@ from prefect.states import AwaitingRetry
 from pydantic import BaseModel
 
 from evalcore.model.run import Manifest
-from evalcore.prefect.nightly import CompactParameters, NightlyParameters
+from evalcore.prefect.nightly import NightlyParameters
 from evalcore.prefect.parameters import EvaluateParameters
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.support.prefect_api import deployment, ended_run, trigger
-from tests.support.prefect_project import Project, deploy
+from tests.support.prefect_api import deployment, ended_run, kill_flow_runs, trigger
+from tests.support.prefect_project import Project, deploy, prefect_command
 from tests.support.prefect_runs import flow_run_of, only_run, write_suite
 from tests.support.prefect_server import (
     NewDatabase,
@@ -53,21 +53,6 @@ _HELD_CASES = 8
 # Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
 # later, and would end a retry that has begun.
 _WORKER_LOOKS = "prefect.flow_runs.worker - "
-
-
-def prefect_command(server: PrefectServer, *arguments: str, cwd: Path) -> str:
-    """Run the real `prefect` to its end; return what it printed."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
-        env=server.environment,
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    return ended.stdout
 
 
 @pytest.fixture(scope="module")
@@ -143,27 +128,18 @@ def test_nothing_in_the_form_widens_what_may_be_imported(registered: PrefectServ
     assert not [name for name in schema["properties"] if "import" in name or "allow" in name]
 
 
-def test_the_nightly_deployment_has_a_cron_schedule_with_a_timezone(
-    registered: PrefectServer,
-) -> None:
-    (schedule,) = deployment("nightly/nightly").schedules
-    assert schedule.active
-    assert schedule.schedule.model_dump(include={"cron", "timezone"}) == {
-        "cron": "0 2 * * *",
-        "timezone": "UTC",
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "limit"),
-    [("evaluate/on-demand", 4), ("evaluate/benchmark", 1), ("nightly/nightly", 1)],
-)
-def test_deployments_limit_how_many_runs_go_at_once(
-    registered: PrefectServer, name: str, limit: int
-) -> None:
-    found = deployment(name).global_concurrency_limit
-    assert found is not None
-    assert found.limit == limit
+def test_deployments_have_their_schedules_and_limits(registered: PrefectServer) -> None:
+    crons, limits = {}, {}
+    for name in ("evaluate/on-demand", "evaluate/benchmark", "nightly/nightly", "compact/compact"):
+        found = deployment(name)
+        limit = found.global_concurrency_limit
+        limits[name] = limit and limit.limit
+        for each in found.schedules:
+            assert isinstance(each.schedule, CronSchedule)
+            crons[name] = (each.active, each.schedule.cron, each.schedule.timezone)
+    nightly, weekly = (True, "0 2 * * *", "UTC"), (True, "0 6 * * 0", "UTC")
+    assert crons == {"nightly/nightly": nightly, "compact/compact": weekly}
+    assert [*limits.values()][:3] == [4, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -182,18 +158,6 @@ def test_the_server_refuses_parameters_that_cannot_be(
     with pytest.raises(PrefectHTTPStatusError, match="Validation failed") as refused:
         trigger("evaluate/on-demand", **parameters)
     assert refused.value.response.status_code == 409
-
-
-def test_the_history_is_compacted_every_week_and_asked_for_nothing(
-    registered: PrefectServer,
-) -> None:
-    compact = deployment("compact/compact")
-    (schedule,) = [each.schedule for each in compact.schedules]
-    assert isinstance(schedule, CronSchedule)
-    assert schedule.cron == "0 6 * * 0"
-    assert compact.parameters == {}
-    properties = (compact.parameter_openapi_schema or {})["properties"]
-    assert list(properties) == list(CompactParameters.model_fields)
 
 
 # A worker
@@ -319,18 +283,6 @@ def wait_for_look(project: Project, looks: int) -> None:
     while looks_of(project) <= looks:
         assert time.monotonic() < deadline, project.log
         time.sleep(0.2)
-
-
-def kill_flow_runs(folder: Path) -> list[int]:
-    """Kill the processes of the flow runs in a folder, as a machine that fails does."""
-    killed = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (place / "cmdline").read_bytes()
-            if b"engine" in command and (place / "cwd").resolve() == folder.resolve():
-                killed.append(int(place.name))
-                os.kill(killed[-1], signal.SIGKILL)
-    return killed
 
 
 def ended_again(identity: UUID, project: Project) -> FlowRun:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,6 +31,7 @@ from evalcore.prefect import machines
 from evalcore.prefect.flows import FlowExecution, brought_along, evaluate
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
+from tests.support.prefect_api import kill_flow_runs
 from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import planned as plan_suite
 from tests.support.prefect_runs import stored_report
@@ -134,18 +133,6 @@ def test_what_a_machine_that_died_has_not_committed_is_executed_by_another(
     repeated = [number for number, count in calls(tmp_path).items() if count > 1]
     assert "5" in repeated
     assert len(repeated) <= 2 * 4
-
-
-def kill_flow_runs(folder: Path) -> list[int]:
-    """Kill the processes of flow runs that work in a folder."""
-    killed = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            command = (place / "cmdline").read_bytes()
-            if b"engine" in command and (place / "cwd").resolve() == folder.resolve():
-                os.kill(int(place.name), signal.SIGKILL)
-                killed.append(int(place.name))
-    return killed
 
 
 @contextlib.contextmanager

@@ -251,19 +251,6 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
     assert {task.state_name for task in seen.tasks} == {"Cancelled"}
 
 
-def test_a_request_to_cancel_in_the_store_stops_the_run(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    suite = load_suite(tmp_path / write_waiting_suite(tmp_path, items=120, concurrency=2))
-    run = planned(suite, open_store(str(tmp_path / "store")))
-    options = ExecuteOptions()
-    once_started(tmp_path, run.request_cancel)
-    PrefectRunner().start(run, options)
-    assert options.stopper.stopped
-    assert run.manifest().state is RunState.CANCELLED
-    assert flow_run_of(run).state.is_cancelled()
-
-
 # A process that holds a run's lease until its standard input ends.
 HOLDS = """
 import sys

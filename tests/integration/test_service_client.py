@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import orjson
 import pytest
 
-from evalcore.client import AsyncClient, Client, ServiceRefusedError, calls
+from evalcore.client import Client, ServiceRefusedError
 from evalcore.errors import UsageError
-from evalcore.service.models import CreateEval, CreateEvalRun
 from tests.support.service import Service, eval_body
 from tests.support.shell import evalcore
 
@@ -33,35 +31,23 @@ def evals(served: Service, *arguments: str, code: int = 0) -> str:
 def test_a_client_saves_and_runs_an_eval(served: Service) -> None:
     workflow = served.register()
     with Client(served.url) as client:
-        body = CreateEval.model_validate(eval_body(workflow, DOUBLED))
-        saved = client.send(calls.create_eval(body))
-        started = client.send(calls.create_run(CreateEvalRun(workflow_id=workflow), None))
-        ended = client.wait(calls.get_run(started.id))
-        (result,) = client.every(lambda page: calls.list_results({"run_id": ended.id, **page}))
+        saved = client.evals.create(**eval_body(workflow, DOUBLED))
+        started = client.runs.create(workflow_id=workflow)
+        ended = client.runs.wait(started.id)
+        (result,) = client.results.list(run_id=ended.id)
+        assert [each.id for each in client.evals.list(workflow)] == [saved.id]
     assert (ended.counts.outcome.passed, result.eval_id) == (1, saved.id)
-
-
-def test_an_awaited_client_has_the_same_answers(served: Service) -> None:
-    workflow = served.register()
-    saved = served.save(workflow, DOUBLED)
-
-    async def listed() -> list[str]:
-        async with AsyncClient(served.url) as client:
-            rows = client.every(lambda page: calls.list_evals({"workflow_id": workflow, **page}))
-            return [row.id async for row in rows]
-
-    assert asyncio.run(listed()) == [saved]
 
 
 def test_a_refusal_says_the_status_and_why(served: Service) -> None:
     with Client(served.url) as client, pytest.raises(ServiceRefusedError, match="404") as refused:
-        client.send(calls.get_eval("wfnodeeval_none"))
+        client.evals.get("wfnodeeval_none")
     assert refused.value.status == 404
 
 
 def test_a_service_that_is_away_is_named() -> None:
     with Client("http://127.0.0.1:9") as client, pytest.raises(UsageError, match="evalcore serve"):
-        client.send(calls.get_eval("x"))
+        client.evals.get("x")
 
 
 def test_the_command_line_creates_lists_and_runs(served: Service, tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def test_every_item_is_a_task_run_and_called_once(
     assert len({task.name for task in flow_run_of(run).tasks}) == 16
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_an_item_that_ends_its_process_is_in_error_and_the_others_complete(
     prefect: PrefectServer, tmp_path: Path, kind: str

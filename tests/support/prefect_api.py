@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import time
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -60,3 +64,15 @@ def artifacts(identity: UUID) -> dict[str, Any]:
     mine = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[identity]))
     with get_client(sync_client=True) as client:
         return {str(one.key): one.data for one in client.read_artifacts(artifact_filter=mine)}
+
+
+def kill_flow_runs(folder: Path) -> list[int]:
+    """Kill the processes of the flow runs in a folder, as a machine that fails does."""
+    killed = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            command = (place / "cmdline").read_bytes()
+            if b"engine" in command and (place / "cwd").resolve() == folder.resolve():
+                killed.append(int(place.name))
+                os.kill(killed[-1], signal.SIGKILL)
+    return killed

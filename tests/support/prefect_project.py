@@ -129,3 +129,18 @@ def deploy(folder: Path, *arguments: str, code: int = 0) -> Ended:
         ended = call(["deploy", *arguments])
     assert ended == code, out.getvalue() + err.getvalue()
     return Ended(out.getvalue(), err.getvalue())
+
+
+def prefect_command(server: PrefectServer, *arguments: str, cwd: Path | None = None) -> str:
+    """Run the real `prefect` to its end; return what it printed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "prefect", "--no-prompt", *arguments],
+        env=server.environment,
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout

@@ -25,6 +25,7 @@ from evalcore.formats.section import (
     EvalcoreSection,
     SectionReader,
     check_required_cases,
+    in_evalcore,
     threshold_of,
 )
 from evalcore.formats.sources import (
@@ -53,8 +54,6 @@ from evalcore.model.suite import (
     DatasetSource,
     Format,
     Limits,
-    Policy,
-    Reducer,
     ScoreRule,
     Source,
     Suite,
@@ -62,7 +61,7 @@ from evalcore.model.suite import (
 from evalcore.model.target import DEFAULT_VARIANT, Variant
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
-from evalcore.wording import Loc, path_text, there_are
+from evalcore.wording import Loc, path_text
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -147,8 +146,6 @@ def _load(
         source,
         path,
         level.policy,
-        name=suite.get("name"),
-        tags=suite.get("tags", ()),
         targets=level.targets.used,
         default_target=level.default_target,
         variants=level.variants,
@@ -177,9 +174,10 @@ class _SuiteLevel:
         problems: Problems,
     ) -> None:
         self.raw, self.path, self.options, self.problems = raw, path, options, problems
-        self.section: EvalcoreSection = raw.get("evalcore", {})
         self.execution: SuiteExecution = self._execution()
-        self.settings = SectionReader(self.section, options, problems)
+        self._own: dict[str, Loc] = {}
+        self.section = self._section()
+        self.settings = SectionReader(self.section, options, problems, self._loc)
         self.targets = Targets(
             raw.get("targets"),
             path.parent,
@@ -190,17 +188,21 @@ class _SuiteLevel:
         self.workspaces = WorkspaceReader(
             raw.get("workspace"), path.resolve().parent, variables, problems, ("workspace",)
         )
-        self._refuse_conflicts()
         self.notes = CaseWarnings(strict=options.strict)
         self.default_target = self._default_target()
         self.graders = Graders(path.parent, self.targets, options.file_rules)
         self.programs = program_assertions(path.parent)
         self.templates = AssertionTemplates(path.parent, variables)
-        self.graders.use_suites(self.execution, self.section, problems)
+        self.graders.use_suites(self.section, problems, self._loc)
         self.variants = self._variants()
         self.baseline = self._baseline()
-        self.threshold = self._threshold()
-        self.policy = self._policy()
+        self.threshold = threshold_of(
+            options.threshold, self.section.get("threshold"), default=DEFAULT_THRESHOLD
+        )
+        self.policy = replace(
+            self.settings.policy(ScoreRule.WEIGHTED, (PassRate(1.0).spec,), self.threshold),
+            stop_on_error=self.execution.get("fail_on_error", False),
+        )
 
     @property
     def file_problems(self) -> list[Problems]:
@@ -289,24 +291,36 @@ class _SuiteLevel:
                 self.problems.add(("target",), f"is given as 'execution.{key}' as well; keep one")
         return {**execution, "target": self.raw["target"]}
 
-    def _refuse_conflicts(self) -> None:
-        execution = self.execution
+    def _section(self) -> EvalcoreSection:
+        """Return `evalcore:` with what the format has in other places; note what is in both."""
+        written, execution = self.raw.get("evalcore", {}), self.execution
         trials: Any = execution.get("trials") or {}
-        self.settings.refuse_both(
-            {
-                "threshold": ("execution.threshold", execution.get("threshold")),
-                "name": ("name", self.raw.get("name")),
-                "tags": ("tags", self.raw.get("tags")),
-                "variants": ("execution.targets", execution.get("targets")),
-                "iterations": ("execution.trials.count", trials.get("count")),
-                "reducer": ("execution.trials.strategy", trials.get("strategy")),
-                "k": ("execution.trials.k", trials.get("k")),
-                "judge": ("execution.grader_target", execution.get("grader_target")),
-            }
-        )
+        own = {
+            "threshold": ("execution.threshold", execution.get("threshold")),
+            "name": ("name", self.raw.get("name")),
+            "tags": ("tags", self.raw.get("tags")),
+            "variants": ("execution.targets", execution.get("targets")),
+            "iterations": ("execution.trials.count", trials.get("count")),
+            "reducer": ("execution.trials.strategy", trials.get("strategy")),
+            "k": ("execution.trials.k", trials.get("k")),
+            "judge": ("execution.grader_target", execution.get("grader_target")),
+        }
+        SectionReader(written, self.options, self.problems).refuse_both(own)
         if execution.get("target") and execution.get("targets"):
             message = "is given beside 'target'; keep one of them"
             self.problems.add(("execution", "targets"), message)
+        del own["variants"]
+        self._own = {
+            key: tuple(path.split("."))
+            for key, (path, value) in own.items()
+            if value not in (None, [])
+        }
+        laid: Any = {**written, **{key: own[key][1] for key in self._own}}
+        section: EvalcoreSection = laid
+        return section
+
+    def _loc(self, key: str) -> Loc:
+        return self._own.get(key, in_evalcore(key))
 
     def _default_target(self) -> str | None:
         name = self.targets.chosen(self.options, self.problems.file)
@@ -349,30 +363,6 @@ class _SuiteLevel:
         if self.options.target and self.execution.get("targets"):
             return None  # the variants that it could name are not run
         return self.settings.baseline([variant.id for variant in self.variants])
-
-    def _threshold(self) -> float:
-        execution, section = self.execution.get("threshold"), self.section.get("threshold")
-        return threshold_of(self.options.threshold, execution, section, default=DEFAULT_THRESHOLD)
-
-    def _policy(self) -> Policy:
-        gates = (PassRate(1.0).spec,)
-        policy = replace(
-            self.settings.policy(ScoreRule.WEIGHTED, gates, self.threshold),
-            stop_on_error=self.execution.get("fail_on_error", False),
-        )
-        trials = self.execution.get("trials")
-        if not trials:
-            return policy
-        strategy = Reducer(trials.get("strategy", Reducer.MEAN))
-        count = self.options.iterations or trials["count"]
-        k = trials.get("k")
-        if strategy is Reducer.AT_LEAST_K and k is None:
-            self.problems.add(("execution", "trials"), "'at_least_k' needs 'k'")
-        if k is not None and k > count:
-            self.problems.add(
-                ("execution", "trials", "k"), f"is {k}, but {there_are(count, 'trial')}"
-            )
-        return replace(policy, iterations=count, reducer=strategy, k=k)
 
 
 def test_file_schema() -> dict[str, Any]:

@@ -121,15 +121,13 @@ def annotation_queue(
 
 
 @router.post("/annotate/{run_id}")
-def answer(
-    request: Request, site: CurrentSite, run_id: str, form: Annotated[LabelForm, Form()]
-) -> Response:
+def answer(site: CurrentSite, run_id: str, form: Annotated[LabelForm, Form()]) -> Response:
     """Store an answer, skip an item, or take back the last answer; go to the next item.
 
     The same answer twice is stored once; an answer to a page from before replaces what this
     annotator said of that content.
     """
-    annotator = _form_annotator(request, form)
+    annotator = check_annotator(form.annotator)
     with site.queues.open(run_id) as queue:
         if form.undo:
             undone = queue.undo(annotator, at=_now())
@@ -181,22 +179,6 @@ def _annotator(request: Request) -> str | None:
         return check_annotator(unquote(request.cookies.get(_COOKIE, "")))
     except UsageError:
         return None
-
-
-def _form_annotator(request: Request, form: LabelForm) -> str:
-    """Return whose page the form is from; raise `RunConflictError` if the browser is another's."""
-    annotator = _annotator(request)
-    if annotator is None:
-        raise UsageError(
-            "this browser has no annotator's name: allow the cookie of this site, open the queue "
-            "again and write a name"
-        )
-    if form.annotator != annotator:
-        raise RunConflictError(
-            f"this page was opened as '{form.annotator}', and the browser labels as "
-            f"'{annotator}' now; nothing was stored. Open the queue again."
-        )
-    return annotator
 
 
 def _see(address: str) -> RedirectResponse:

@@ -10,6 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import cycle
 from pathlib import Path
 
 import pytest
@@ -90,8 +91,7 @@ def assert_named(run: StoredRun, *parts: str) -> None:
         pass
 
 
-@pytest.mark.parametrize("shard", SHARDS)
-@pytest.mark.parametrize("name", PARTS)
+@pytest.mark.parametrize(("name", "shard"), zip(PARTS, cycle(SHARDS)))
 def test_a_damaged_part_is_named(stores: Path, tmp_path: Path, name: str, shard: int) -> None:
     run, folder = copy_of(stores, "ended", tmp_path)
     of_part(name, shard)(folder)

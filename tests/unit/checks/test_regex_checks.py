@@ -20,12 +20,9 @@ def python_outcome(pattern: str, output: str, flags: str = "") -> Outcome:
 
 
 CASES: dict[str, tuple[str, str, str, Outcome]] = {
-    "searched anywhere": (r"\d{3}-\d{4}", "", "Call 555-1234 now", PASSED),
     "no match": ("x", "", "abc", FAILED),
-    "inline flag": ("(?i)hello", "", "HELLO", PASSED),
     "flag as a letter": ("hello", "i", "HELLO", PASSED),
     "several letters": ("^b.$", "ims", "a\nB\n", PASSED),
-    "the dot stops at a line feed": ("a.b", "", "a\nb", FAILED),
     "verbose": ("a  b # words", "x", "ab", PASSED),
     "unicode digits": (r"^\d$", "", "٣", PASSED),
     "ascii": (r"^\d$", "a", "٣", FAILED),
@@ -33,7 +30,6 @@ CASES: dict[str, tuple[str, str, str, Outcome]] = {
     "named group": (r"(?P<y>a)(?P=y)", "", "aa", PASSED),
     "fuzzy braces are literal": ("(?:ab){e<=1}", "", "ax", FAILED),
     "nested sets are literal": ("[[a-z]--[b]]", "", "b", FAILED),
-    "invalid pattern": ("[invalid", "", "test", ERROR),
     "ECMAScript's named group": ("(?<y>a)", "", "a", ERROR),
     "properties are another dialect's": (r"\p{L}", "", "a", ERROR),
     "unknown flag": ("a", "g", "a", ERROR),

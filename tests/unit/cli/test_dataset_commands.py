@@ -93,7 +93,7 @@ def test_a_dataset_without_captures_has_no_pending_ones(tmp_path: Path, store: s
 def test_a_name_that_is_none_is_refused_before_the_file_is_read(
     tmp_path: Path, store: str, name: str
 ) -> None:
-    with pytest.raises(EvalError, match="is no name of a dataset: write a name such as support"):
+    with pytest.raises(EvalError, match="invalid dataset name"):
         invoke("import", str(tmp_path / "missing.csv"), "--as", name, store=store)
 
 

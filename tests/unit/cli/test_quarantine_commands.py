@@ -64,7 +64,7 @@ def test_a_case_that_passes_in_each_of_the_last_runs_is_ready_to_return(tmp_path
     ("arguments", "message"),
     [
         (("a", "--until", "soon", "--owner", "ada"), "expected a day such as 2026-12-24"),
-        (("a", "--until", "2020-01-01", "--owner", "ada"), "2020-01-01 is over"),
+        (("a", "--until", "2020-01-01", "--owner", "ada"), "must not be in the past: 2020-01-01"),
         (("a", "--until", LATER, "--owner", " "), "has an id and an owner"),
     ],
 )

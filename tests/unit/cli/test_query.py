@@ -68,12 +68,10 @@ def test_a_table_shows_no_control_characters(store: str) -> None:
     assert len(result.stdout.splitlines()) == 3
 
 
-def test_parquet_goes_to_a_file_or_to_standard_output(store: str, tmp_path: Path) -> None:
+def test_parquet_goes_to_a_file(store: str, tmp_path: Path) -> None:
     path = tmp_path / "cases.parquet"
     assert invoke("FROM cases", "-o", str(path), "--store", store).exit_code == 0
     assert duckdb.connect().execute(f"SELECT count(*) FROM '{path}'").fetchall() == [(2,)]
-    piped = invoke("FROM cases", "--format", "parquet", "--store", store)
-    assert piped.stdout_bytes.startswith(b"PAR1")
 
 
 def test_sql_comes_from_standard_input(store: str) -> None:
@@ -87,3 +85,20 @@ def test_the_schema_lists_every_column_with_its_unit() -> None:
     latency = next(c for c in views[0]["columns"] if c["name"] == "p50_latency_ms")
     assert latency["unit"] == "ms"
     assert "p50_latency_ms" in invoke("--schema").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["SELECT 1", "-o", "missing/file.csv"], "-o: missing/file.csv cannot be written"),
+        (["SELECT 1", "-o", "missing/file.parquet"], "cannot be written"),
+        (["SELECT 1", "--format", "parquet"], "use -o FILE"),
+        (["DROP TABLE runs"], "SELECT"),
+    ],
+)
+def test_a_query_that_cannot_be_answered_says_why(
+    store: str, arguments: list[str], message: str
+) -> None:
+    result = invoke(*arguments, "--no-sync", "--store", store)
+    assert result.exit_code != 0
+    assert message in str(result.exception)

@@ -355,38 +355,6 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     assert definition["souls"]["s"]["system_prompt"] == "Be brief"
 
 
-def test_a_file_that_is_not_there_is_a_mistake_with_its_line(tmp_path: Path) -> None:
-    assert places_of(problems_of(tmp_path, NAMED)) == [
-        (2, "blocks.a.prompt_template"),
-        (3, "blocks.b.exits[0].task"),
-        (4, "souls.s.system_prompt"),
-        (9, "eval.cases[0].inputs.topic"),
-        (11, "eval.cases[0].expected.a[0].value"),
-        (13, "eval.cases[1].fixtures.a"),
-        (13, "eval.cases[1].fixtures.b.output"),
-        (15, "eval.cases[1].expected.a[0].value[0]"),
-    ]
-
-
-def test_a_file_of_a_sub_workflow_and_of_a_soul_stands_beside_it(tmp_path: Path) -> None:
-    below = """\
-        blocks: {in: {type: llm, soul_ref: helper, prompt_template: 'file://prompt.txt'}}
-        workflow: {entry: in}
-        """
-    soul = "{provider: openai, system_prompt: 'file://system.txt'}"
-    files = {"below.yaml": below, "custom/souls/helper.yaml": soul, "prompt.txt": "Sub"}
-    write(tmp_path, {**files, "custom/souls/system.txt": "Be kind"})
-    text = """\
-        blocks: {a: {type: workflow, workflow_ref: below.yaml}}
-        workflow: {entry: a}
-        eval: {cases: [{id: live, expected: {a: [{type: contains, value: x}]}}]}
-        """
-    (inner,) = options_of(load_text(tmp_path, text))["workflows"].values()
-
-    assert inner["blocks"]["in"]["prompt_template"] == "Sub"
-    assert inner["souls"]["helper"]["system_prompt"] == "Be kind"
-
-
 def test_a_registered_workflow_names_no_files(tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path, TEXTS)

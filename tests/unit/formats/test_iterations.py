@@ -1,4 +1,4 @@
-"""`iterations` of the formats: a number, `auto` or `auto:MAX`."""
+"""The section `evalcore:` of the formats: `iterations` (a number, `auto`) and `evidence`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.suite import Policy
+from evalcore.model.suite import EvidencePolicy, Policy
 from tests.unit.formats.loading import load_text, problems_of
 
 TEST_FILE = (
@@ -84,3 +84,10 @@ def test_a_suite_stops_within_an_iteration_or_between_them(tmp_path: Path) -> No
     assert problem.message == "'auto' decides after whole iterations; remove 'stop_when_decided'"
     chosen = policy(tmp_path, text, iterations=4, auto_iterations=True)
     assert (chosen.iterations, chosen.stop_when_decided) == (4, False)
+
+
+@pytest.mark.parametrize("text", [FORMATS[name] for name in FORMATS if "its own" not in name])
+def test_each_format_says_what_is_kept_of_an_item(tmp_path: Path, text: str) -> None:
+    assert load_text(tmp_path, text).definition.evidence is EvidencePolicy.FULL
+    text = text.replace("iterations: auto:5", "evidence: answers")
+    assert load_text(tmp_path, text).definition.evidence is EvidencePolicy.ANSWERS

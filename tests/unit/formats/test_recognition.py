@@ -112,18 +112,6 @@ def test_rows_have_only_one_format(tmp_path: Path) -> None:
         load_suite(tmp_path / "a.csv", LoadOptions(format="workflow-harness"))
 
 
-def test_recognising_a_format_imports_no_format() -> None:
-    program = (
-        "import sys, evalcore.formats.registry as _; "
-        "print(sorted({'evalcore.gates', 'evalcore.formats.test_file'} & sys.modules.keys()))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert ended.stdout == "[]\n"
-
-
 def test_loading_a_suite_imports_nothing_that_asks_a_judge() -> None:
     program = (
         "import sys, evalcore.formats.test_file.loader as _; "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -20,46 +19,6 @@ def refusal(text: str | bytes, *, is_json: bool = False) -> str:
     with pytest.raises(LoadError) as raised:
         parse(text, is_json=is_json)
     return str(raised.value)
-
-
-@pytest.mark.parametrize(
-    ("written", "value"),
-    [
-        ("yes", "yes"),
-        ("no", "no"),
-        ("on", "on"),
-        ("off", "off"),
-        ("y", "y"),
-        ("true", True),
-        ("False", False),
-        ("2024-01-01", "2024-01-01"),
-        ("12:30", "12:30"),
-        ("010", 10),
-        ("0o10", 8),
-        ("0x1F", 31),
-        ("1_000", "1_000"),
-        ("1e3", 1000),
-        ("1.5E3", 1500),
-        ("1e-3", 0.001),
-        ("1.0", 1.0),
-        (".5", 0.5),
-        ("1.", 1.0),
-        ("-7", -7),
-        ("+7", 7),
-        ("~", None),
-        ("null", None),
-        ("", None),
-        ("'42'", "42"),
-        ("!!str 42", "42"),
-        ("!!float 3", 3.0),
-        ("18446744073709551615", 2**64 - 1),
-        ("-9223372036854775808", -(2**63)),
-    ],
-)
-def test_a_scalar_means_what_the_core_schema_says(written: str, value: Any) -> None:
-    found = parse(f"key: {written}\n").value["key"]
-
-    assert (found, type(found)) == (value, type(value))
 
 
 @pytest.mark.parametrize(
@@ -127,18 +86,6 @@ def test_json_under_a_name_of_yaml_is_read_as_json(written: str, character: str)
 )
 def test_what_yaml_refuses_of_other_texts_is_refused(text: str, message: str) -> None:
     assert message in refusal(text)
-
-
-def test_a_text_of_many_digits_is_no_number() -> None:
-    assert parse('{"a": "18446744073709551616e999"}', is_json=True).value["a"].isalnum()
-
-
-def test_aliases_are_values_of_their_own_places() -> None:
-    assert parse("a: &x [1]\nb: *x\n").value == {"a": [1], "b": [1]}
-
-
-def test_merged_keys_are_overridden_by_written_ones() -> None:
-    assert parse("base: &b {x: 1, y: 2}\nown: {<<: *b, y: 3}\n").value["own"] == {"x": 1, "y": 3}
 
 
 def test_a_file_may_be_nested_up_to_the_limit() -> None:

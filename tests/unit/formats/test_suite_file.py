@@ -591,22 +591,6 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "text"),
-    [
-        ("input", "{a: {b: ['file://none.txt']}}"),
-        ("fixtures", "{a: {b: 'file://none.txt'}}"),
-        ("expected_output", "{a: 'file://none.txt'}"),
-    ],
-)
-def test_a_missing_file_within_a_value_is_a_mistake(tmp_path: Path, key: str, text: str) -> None:
-    given = "" if key == "input" else "input: x, "
-    (found,) = problems_of(tmp_path, f"{HEAD}\n    cases: [{{id: a, {given}{key}: {text}}}]\n")
-
-    assert found.path.startswith(f"cases[0].{key}.a")
-    assert "there is no file 'none.txt'" in found.message
-
-
-@pytest.mark.parametrize(
     ("inline", "place"),
     [
         pytest.param(True, "flow.blocks.a.prompt_template", id="in the suite"),
@@ -624,19 +608,3 @@ def test_an_unknown_placeholder_of_a_suites_workflow_is_a_mistake(
 
     assert found.path == place
     assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message
-
-
-@pytest.mark.parametrize("inline", [True, False], ids=["in the suite", "in a file"])
-def test_a_file_is_read_for_the_prompt_of_a_suites_workflow(tmp_path: Path, inline: bool) -> None:
-    flow = "{blocks: {a: {type: llm, prompt_template: 'file://q.txt'}}, workflow: {entry: a}}"
-    write(tmp_path, {"q.txt": "Who?", "flow.yaml": flow})
-    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
-    case = "{id: a, input: {q: 'file://q.txt'}, fixtures: {a: 'file://q.txt'}}"
-    suite = load(tmp_path, f"{head}\n    cases: [{case}]\n")
-    (found,) = suite.cases
-
-    (target,) = suite.definition.targets.values()
-    assert target.options["definition"]["blocks"]["a"]["prompt_template"] == "Who?"
-    assert found.input == {"q": "Who?"}
-    assert found.fixture is not None
-    assert found.fixture.outputs["a"] == "Who?"

@@ -2,8 +2,6 @@ r"""Escaped surrogate pairs (`"\ud83d\ude00"`): characters in JSON, a mistake in
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
 from evalcore.errors import LoadError
@@ -11,12 +9,6 @@ from evalcore.formats.documents import parse_document
 
 FACE = "\U0001f600"
 PAIR = r"\ud83d\ude00"
-
-
-def test_json_under_another_name_has_its_pairs() -> None:
-    value = {"a": [f"é{FACE}\n"], FACE: 1}
-
-    assert parse_document(json.dumps(value).encode(), "x.yaml").value == value
 
 
 def test_a_pair_in_yaml_is_a_mistake_with_its_line() -> None:

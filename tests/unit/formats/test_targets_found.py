@@ -66,15 +66,6 @@ def test_mistakes_stand_where_the_target_is_defined(tmp_path: Path) -> None:
     assert sorted(places_of(found)) == [(2, "[0].response"), (4, "[0].respond")]
 
 
-def test_a_target_is_checked_once_however_often_it_is_named(tmp_path: Path) -> None:
-    tests = ", ".join(
-        f"{{id: t{n}, input: b, criteria: c, execution: {{target: m}}}}" for n in range(3)
-    )
-    text = f"targets:\n  - {{name: m, provider: mock}}\ntests: [{tests}]"
-
-    assert places_of(problems_of(tmp_path, text)) == [(2, "targets[0].response")]
-
-
 def test_a_target_that_is_not_named_is_not_checked(tmp_path: Path) -> None:
     text = "targets: [{name: default, provider: echo}, {name: b, provider: openai}]"
 

@@ -83,13 +83,6 @@ def test_required_is_a_score(tmp_path: Path, written: str, required: float | Non
     assert type(found.required) is type(required)
 
 
-def test_required_one_and_required_true_differ_in_one_suite(tmp_path: Path) -> None:
-    test = """{id: a, input: b, fixtures: {output: c}, assertions: [
-        {type: equals, value: a, required: true}, {type: equals, value: a, required: 1}]}"""
-
-    assert [one.required for one in case(tmp_path, test=test).assertions] == [0.8, 1.0]
-
-
 @pytest.mark.parametrize(
     ("written", "check", "params"),
     [
@@ -205,12 +198,6 @@ def test_a_tests_own_input_files_replace_the_suites(tmp_path: Path) -> None:
         {"type": "file", "value": "t.md"},
         {"type": "text", "value": "look"},
     ]
-
-
-def test_a_missing_file_of_the_suite_is_reported_once(tmp_path: Path) -> None:
-    text = f"input_files: [none.md]\ntests: [{TEST}, {TEST.replace('id: a', 'id: b')}]"
-
-    assert places_of(problems_of(tmp_path, text)) == [(1, "input_files[0]")]
 
 
 def test_a_test_may_name_its_target_and_the_caller_overrides_it(tmp_path: Path) -> None:

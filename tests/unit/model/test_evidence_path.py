@@ -6,12 +6,11 @@ from typing import Any
 
 import pytest
 
-from evalcore.jsonvalues import PathSyntaxError
+from evalcore.jsonvalues import PathSyntaxError, Resolved
 from evalcore.model.evidence import (
     Evidence,
     Metrics,
     MissingPath,
-    PathValue,
     find_value,
     parse_path,
 )
@@ -56,7 +55,7 @@ EVIDENCE = Evidence(
     ],
 )
 def test_a_path_finds_what_stands_there(path: str, value: Any) -> None:
-    assert find_value(EVIDENCE, path) == PathValue(value)
+    assert find_value(EVIDENCE, path) == Resolved(value)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +87,7 @@ def test_what_is_no_path_is_refused(text: str) -> None:
 
 def test_an_output_of_another_value_than_the_state_stays_text() -> None:
     evidence = Evidence("7", outputs={"a": "7"}, details={"state": {"a": 8}})
-    assert find_value(evidence, "outputs.a") == PathValue("7")
+    assert find_value(evidence, "outputs.a") == Resolved("7")
 
 
 @pytest.mark.parametrize(
@@ -97,7 +96,7 @@ def test_an_output_of_another_value_than_the_state_stays_text() -> None:
     ids=["no blocks", "one block"],
 )
 def test_the_only_output_is_output(evidence: Evidence) -> None:
-    assert find_value(evidence, "output.a[0]") == PathValue(1)
+    assert find_value(evidence, "output.a[0]") == Resolved(1)
     assert find_value(evidence, "output") == find_value(evidence, "outputs.primary_output")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from evalcore.errors import TargetError
-from evalcore.jsonvalues import HALF
-from evalcore.model.evidence import Evidence, Metrics, PathValue, find_value, output_values
+from evalcore.jsonvalues import HALF, Resolved
+from evalcore.model.evidence import Evidence, Metrics, find_value, output_values
 from evalcore.model.exchange import ErrorKind, ProviderError, Reply, Request
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
@@ -163,7 +163,7 @@ def test_what_stands_under_flow_is_executed(flow: Any) -> None:
 def test_a_mapping_as_output_is_the_state_too(returned: Any) -> None:
     evidence = answer(lambda case_input: returned)
     assert evidence.details["state"] == {"a": 1}
-    assert find_value(evidence, "outputs.a") == PathValue(1)
+    assert find_value(evidence, "outputs.a") == Resolved(1)
 
 
 def test_a_definition_is_run_by_the_workflow_engine() -> None:
@@ -204,7 +204,7 @@ TYPED = {
 @pytest.mark.parametrize(("returned", "name", "value"), TYPED.values(), ids=TYPED)
 def test_outputs_keep_their_types(returned: Any, name: str, value: Any) -> None:
     found = find_value(answer(lambda case_input: returned), f"outputs.{name}")
-    assert isinstance(found, PathValue)
+    assert isinstance(found, Resolved)
     assert (type(found.value), found.value) == (type(value), value)
 
 

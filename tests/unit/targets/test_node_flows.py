@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel
 
 from evalcore.errors import TargetError
-from evalcore.model.evidence import Evidence, PathValue, find_value
+from evalcore.jsonvalues import Resolved
+from evalcore.model.evidence import Evidence, find_value
 from evalcore.model.exchange import Reply, Request, SkippedError, Usage
 from evalcore.model.target import Target
 from evalcore.targets.registry import build
@@ -136,7 +137,7 @@ def test_inputs_refer_to_earlier_outputs_of_any_type() -> None:
         "text": f"first a, all {steps}, literal {{plan}}, other {{x}} {{}}",
         "nested": [{"n": 2, "t": "n=2"}],
     }
-    assert find_value(evidence, "outputs.nested[0].n") == PathValue(2)
+    assert find_value(evidence, "outputs.nested[0].n") == Resolved(2)
     assert evidence.output == '[{"n": 2, "t": "n=2"}]'
 
 

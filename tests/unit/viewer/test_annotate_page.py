@@ -208,10 +208,10 @@ def test_only_a_page_of_this_site_can_label(client: TestClient, tmp_path: Path) 
     [
         ({"label": "maybe"}, 400, "is not one of yes, no"),
         ({"label": "yes", "task": "0" * 64}, 400, "asks nothing about"),
-        ({"label": "yes", "annotator": "bo"}, 409, "nothing was stored"),
+        ({"label": "yes", "annotator": " "}, 400, "cannot be the name"),
         ({"label": "yes", "comment": "x" * 10_001}, 400, "10,001 characters"),
     ],
-    ids=["no such label", "no such task", "another annotator's page", "comment too long"],
+    ids=["no such label", "no such task", "no annotator", "comment too long"],
 )
 def test_what_cannot_be_stored_gets_one_message(
     client: TestClient, tmp_path: Path, fields: dict[str, str], status: int, message: str

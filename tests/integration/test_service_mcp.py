@@ -332,12 +332,12 @@ def test_errors_are_answers_of_the_tool(served: Service, transport: Transport) -
 
 def test_a_body_that_is_nested_too_deep_is_a_mistake(served: Service) -> None:
     nested: Any = 1
-    for _ in range(260):
+    for _ in range(220):
         nested = [nested]
     message = connected(
         over_http, served, lambda client: refused(client, "workflows_evals_create", name=nested)
     )
-    assert message.startswith("body: ")
+    assert "body.name: " in message
 
 
 @TRANSPORTS

@@ -75,7 +75,6 @@ def pages(store: Path) -> list[Page]:
         Page("suite, filtered", lambda n: f"/suites/nightly?outcome={('pass', 'fail')[n % 2]}"),
         Page("suite, trend as picture", lambda _: f"{trend}.svg", is_chart=True),
         Page("suite, trend as chart", lambda _: f"{trend}.json", is_chart=True),
-        Page("suite, assertions of 20 runs", lambda _: "/suites/nightly/assertions"),
         Page("small run", lambda _: f"/runs/{nightly}"),
         Page("large run", lambda _: run),
         Page("large run, ordered", lambda n: f"{run}?order={orders[n % len(orders)]}"),

@@ -320,21 +320,5 @@ def add_label(
     raise RunConflictError(f"the labels of {record.annotator} on {content} change all the time")
 
 
-def withdraw_label(
-    store: ObjectStore,
-    suite: str,
-    content: str,
-    annotator: str,
-    *,
-    at: str,
-    book: LabelBook | None = None,
-) -> LabelRecord:
-    """Withdraw what an annotator said of a content: a new object, and none is deleted.
-
-    Without a label there is nothing to withdraw: a record with the number 0 is returned.
-    """
-    return add_label(store, suite, content, LabelRecord(annotator, None, at), book)
-
-
 def _says_the_same(last: LabelRecord, record: LabelRecord) -> bool:
     return last.label == record.label and (last.comment or "") == (record.comment or "")

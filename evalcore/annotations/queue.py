@@ -22,7 +22,6 @@ from evalcore.annotations.labels import (
     check_annotator,
     judged,
     latest_by_annotator,
-    withdraw_label,
 )
 from evalcore.errors import (
     Damage,
@@ -370,7 +369,8 @@ class AnnotationQueue:
         if last is None:
             return None
         task = last[2]
-        withdraw_label(self._store, self.suite, task.key, annotator, at=at, book=self.book)
+        withdrawn = LabelRecord(annotator, None, at)
+        add_label(self._store, self.suite, task.key, withdrawn, self.book)
         self.state(task)
         left = self._order(annotator)
         with self._lock:

@@ -67,13 +67,13 @@ class CaptureBatches:
         self._batches: dict[tuple[str | ObjectStore | None, str], _Batch] = {}
         self._stores: dict[str | None, ObjectStore] = {}
         self._redactors: dict[tuple[Any, ...], PersonalRedactor] = {}
-        self._is_configured = False
+        # The secrets of the environment are known before the first capture.
+        PROCESS.learn_environment(os.environ)
 
     def take(self, call: CaptureCall) -> None:
         """Redact a call and add it to its batch; count it if it cannot be."""
         try:
             with self._pace:
-                self._configure()
                 record = _record(call, self._redactor(call.source.redact))
                 line = orjson.dumps(record)
         except RedactionError:
@@ -142,12 +142,6 @@ class CaptureBatches:
             return
         del self._batches[key]
         self._count(WRITTEN, batch.captures)
-
-    def _configure(self) -> None:
-        """Let the redactor know the secrets of the environment before the first capture."""
-        if not self._is_configured:
-            PROCESS.learn_environment(os.environ)
-            self._is_configured = True
 
     def _store(self, address: str | ObjectStore | None) -> ObjectStore:
         if address is not None and not isinstance(address, str):

@@ -380,7 +380,7 @@ def _try(store: ObjectStore, dataset: StoredDataset, change: DatasetChange) -> C
         version=dataset.next_number,
         sha256=sha256,
         cases=writer.cases,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        created_at=_now(),
         origin=change.origin,
         parts=parts,
         captures=change.captures,
@@ -410,7 +410,8 @@ def _merged(
             yield changed
 
 
-_NO_CASES: Final = ""
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def drop(store: ObjectStore, name: str, version: int | None = None) -> tuple[int, ...]:
@@ -429,28 +430,23 @@ def drop(store: ObjectStore, name: str, version: int | None = None) -> tuple[int
         raise RunConflictError(f"dataset '{name}' is changed all the time; nothing was dropped")
     dataset = read_dataset(store, name)
     if version is None:
-        for prefix in (dataset.keys.pending_prefix,):
-            for info in list(store.list(prefix)):
-                store.delete(info.key)
+        for info in list(store.list(dataset.keys.pending_prefix)):
+            store.delete(info.key)
         store.delete(dataset.keys.pin)
     _delete_cases(store, dataset)
     return numbers
 
 
-def pin(store: ObjectStore, name: str, version: int | None) -> int | None:
-    """Let `latest` mean a version, with None the newest again; return what it meant before."""
+def pin(store: ObjectStore, name: str, version: int | None) -> None:
+    """Let `latest` mean a version, with None the newest again."""
     keys = DatasetKeys(suite_key(name))
-    before: int | None = None
 
-    def moved(data: bytes | None) -> bytes:
-        nonlocal before
+    def moved(_: bytes | None) -> bytes:
         if version is not None:
             read_dataset(store, name).find(version)
-        before = None if data is None else parse_pin(data, keys.pin)
         return orjson.dumps({"schema": 1, "version": version})
 
     swap(store, keys.pin, moved, label=f"the pin of dataset '{name}'")
-    return before
 
 
 def _numbers(dataset: StoredDataset, version: int | None) -> tuple[int, ...]:
@@ -471,9 +467,9 @@ def _record_drop(store: ObjectStore, dataset: StoredDataset, numbers: tuple[int,
     record = DatasetVersion(
         dataset=dataset.name,
         version=dataset.next_number,
-        sha256=_NO_CASES,
+        sha256="",
         cases=0,
-        created_at=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+        created_at=_now(),
         origin="drop",
         drops=numbers,
     )

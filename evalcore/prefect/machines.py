@@ -233,7 +233,7 @@ class MachinesExecutor:
         flow_run = client.create_flow_run_from_deployment(
             self._deployment,
             parameters=parameters,
-            name=f"{call.run_id} shards {shards[0]}–{shards[-1]}",
+            name=f"{call.run_id} shards {min(shards)}–{max(shards)}",
             # A range whose answer was lost is not begun twice.
             idempotency_key=f"{call.run_id}-{call.epoch}-{self._begun}-{shards[0]}-{len(shards)}",
         )

@@ -332,7 +332,7 @@ def test_errors_are_answers_of_the_tool(served: Service, transport: Transport) -
 
 def test_a_body_that_is_nested_too_deep_is_a_mistake(served: Service) -> None:
     nested: Any = 1
-    for _ in range(220):
+    for _ in range(260):
         nested = [nested]
     message = connected(
         over_http, served, lambda client: refused(client, "workflows_evals_create", name=nested)

@@ -17,6 +17,7 @@ from evalcore.report.charts import interval_text, trend_spec, trend_summaries
 from evalcore.storage.baselines import list_baselines
 from evalcore.viewer.catalogue import RunEntry
 from evalcore.viewer.rendering import page_url, render
+from evalcore.viewer.security import Chosen
 from evalcore.viewer.site import CurrentSite, Site
 from evalcore.viewer.views.trend import SuiteOverview, draw_svg
 
@@ -30,11 +31,11 @@ _Day = Annotated[date | None, BeforeValidator(lambda value: value or None)]
 class SuiteQuery(BaseModel):
     """An empty value chooses nothing. `since` and `until` are days in UTC, both included."""
 
-    metric: str = ""
-    variant: str = ""
-    outcome: str = ""
-    mode: str = ""
-    branch: str = ""
+    metric: Annotated[Metric | None, BeforeValidator(lambda value: value or None)] = None
+    variant: Chosen = None
+    outcome: Chosen = None
+    mode: Chosen = None
+    branch: Chosen = None
     since: _Day = None
     until: _Day = None
     after: str = ""
@@ -70,11 +71,13 @@ class SuiteQuery(BaseModel):
     def trend(self, overview: SuiteOverview) -> Trend | None:
         """Return the chosen trend over the chosen days; None if nothing is measured.
 
-        Raises `UsageError` for a metric or variant that there is not.
+        Raises `UsageError` for a variant that there is not.
         """
         if not overview.metrics:
             return None
-        metric = self.chosen_metric(overview)
+        measured = overview.metrics
+        usual = Metric.PASS_RATE if Metric.PASS_RATE in measured else measured[0]
+        metric = self.metric or usual
         whole = overview.trends[metric]
         if self.variant and self.variant not in whole.variants:
             names = ", ".join(whole.variants)
@@ -87,16 +90,7 @@ class SuiteQuery(BaseModel):
         )
         return Trend(whole.suite, metric, points) if points else None
 
-    def chosen_metric(self, overview: SuiteOverview) -> Metric:
-        """Return the metric of the address, else the first that is measured."""
-        if not self.metric:
-            return Metric.PASS_RATE if Metric.PASS_RATE in overview.metrics else overview.metrics[0]
-        try:
-            return Metric(self.metric)
-        except ValueError:
-            raise UsageError(f"metric={self.metric!r}: one of {', '.join(Metric)}") from None
-
-    def of_trend(self) -> dict[str, str]:
+    def of_trend(self) -> dict[str, Any]:
         """Return the part of the address that the trend depends on."""
         values = {"metric": self.metric, "variant": self.variant}
         days = {"since": self.since, "until": self.until}
@@ -267,14 +261,15 @@ ChosenTrend = Annotated[TrendQuery, Query()]
 def trend_picture(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the picture of the chosen trend."""
     trend = _chosen_trend(site, suite, query)
-    picture = site.pictures.get(trend, lambda: draw_svg(trend))
+    picture = site.pictures.get(("svg", trend), lambda: draw_svg(trend))
     return Response(picture, media_type="image/svg+xml", headers=query.headers)
 
 
 @router.get("/suites/{suite}/trend.json")
 def trend_chart(site: CurrentSite, suite: str, query: ChosenTrend) -> Response:
     """Return the chosen trend as a Vega-Lite chart."""
-    chart = orjson.dumps(trend_spec(_chosen_trend(site, suite, query)))
+    trend = _chosen_trend(site, suite, query)
+    chart = site.pictures.get(("json", trend), lambda: orjson.dumps(trend_spec(trend)))
     return Response(chart, media_type="application/json", headers=query.headers)
 
 

@@ -12,7 +12,6 @@ from evalcore.annotations.labels import (
     LabelRecord,
     add_label,
     latest_by_annotator,
-    withdraw_label,
 )
 from evalcore.errors import UsageError
 from evalcore.model.annotation import content_key
@@ -67,7 +66,7 @@ def test_a_name_is_one_annotator_however_unicode_spells_its_accent(store: Object
 
     (record,) = labels_of(store, "suite", CONTENT)
     assert (record.annotator, record.label, record.number) == ("Andr\u00e9", "yes", 2)
-    withdraw_label(store, "suite", CONTENT, "Andre\u0301", at=AT)
+    add_label(store, "suite", CONTENT, LabelRecord("Andre\u0301", None, AT))
     assert not labels_of(store, "suite", CONTENT)
 
 
@@ -91,7 +90,7 @@ def test_the_same_label_again_is_no_second_object(store: ObjectStore) -> None:
 def test_withdrawing_deletes_nothing_and_leaves_no_label(store: ObjectStore) -> None:
     add_label(store, "suite", CONTENT, LabelRecord("ann", "yes", AT))
     for _ in range(2):
-        withdraw_label(store, "suite", CONTENT, "ann", at=AT)
+        add_label(store, "suite", CONTENT, LabelRecord("ann", None, AT))
 
     assert labels_of(store, "suite", CONTENT) == ()
     assert len(list(store.list("annotations/"))) == 2

@@ -114,7 +114,7 @@ def test_a_trend_is_a_picture_and_a_chart_of_the_same_ground(
 @pytest.mark.parametrize(
     ("query", "status", "says"),
     [
-        ("?metric=speed", 400, "score, pass_rate"),
+        ("?metric=speed", 422, "pass_rate"),
         ("?variant=nothing", 400, "the suite has"),
         ("?since=yesterday", 422, "since="),
     ],

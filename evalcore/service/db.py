@@ -117,11 +117,16 @@ def database_url(address: str) -> URL:
     return url.set(drivername=driver)
 
 
+def _from_json(stored: Any) -> Any:
+    """Return what a JSON column holds; SQLite gives numbers as they are."""
+    return orjson.loads(stored) if isinstance(stored, str | bytes) else stored
+
+
 def open_database(address: str, *, connections: int = 10) -> Database:
     """Return the database at an address; nothing is connected yet. Raises `UsageError`."""
     url = database_url(address)
     # The values of statements are payloads, which no error and no log may have.
-    options: dict[str, Any] = {"hide_parameters": True, "json_deserializer": orjson.loads}
+    options: dict[str, Any] = {"hide_parameters": True, "json_deserializer": _from_json}
     if url.get_backend_name() == "sqlite":
         engine = create_async_engine(url, connect_args={"timeout": _BUSY_S}, **options)
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)

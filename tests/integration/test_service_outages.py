@@ -96,7 +96,7 @@ def test_a_store_whose_folder_was_removed_is_away_until_it_is_back(tmp_path: Pat
                         await requests.client.get(f"{FILES}/{file['id']}/content"),
                     ):
                         assert_away(answer, "the object store")
-                    assert (await save(requests, workflow, LARGE)).status_code == 201
+                    assert (await save(requests, workflow, 21)).status_code == 201
                     assert (await requests.client.get("/healthz")).status_code == 200
                     run = await requests.post(RUNS, {"workflow_id": workflow}, status=202)
                     await asyncio.sleep(1)

@@ -20,7 +20,7 @@ from sqlalchemy import insert, select
 
 from benchmarks.measure import Row, machine, table, write_section
 from evalcore.service.db import open_database
-from evalcore.service.tables import EvalResultRow, EvalRow, EvalRunRow, Kind, new_id
+from evalcore.service.tables import EvalResultRow, EvalRow, EvalRunRow, Kind, new_engine_run, new_id
 from tests.support.postgresql import databases
 from tests.support.service import Service, service
 
@@ -45,7 +45,7 @@ async def store_results(address: str, workflow: str, results: int, evals: int) -
         template = (
             await session.scalars(select(EvalRow).where(EvalRow.workflow_id == workflow))
         ).one()
-        owned = {"project_id": template.project_id, "created_at": now, "workflow_id": workflow}
+        owned = {"created_at": now, "workflow_id": workflow}
         of_block = {**owned, "block_id": template.block_id, "revision_id": template.revision_id}
         copies = [{**of_block, "id": new_id(Kind.EVAL)} for _ in range(evals - 1)]
         await session.execute(insert(EvalRow), copies)
@@ -54,6 +54,7 @@ async def store_results(address: str, workflow: str, results: int, evals: int) -
     for _ in range(results // _CHUNK):
         run_id = new_id(Kind.EVAL_RUN)
         run = {**owned, **final, "id": run_id, "version_id": "v1", "total_evals": _CHUNK}
+        run |= {"engine_run": new_engine_run(now), "unfinished": False}
         stored = {"handle_outputs": _STORED, "assertion_result": _ASSERTION, "verdict": "passed"}
         rows = [
             {**of_block, **final, **stored, "id": new_id(Kind.RESULT), "run_id": run_id}
@@ -61,7 +62,7 @@ async def store_results(address: str, workflow: str, results: int, evals: int) -
             for number in range(_CHUNK)
         ]
         async with database.transaction() as session:
-            await session.execute(insert(EvalRunRow), [{**run, "cancel_requested": False}])
+            await session.execute(insert(EvalRunRow), [run])
             await session.execute(insert(EvalResultRow), rows)
     if database.is_postgresql:  # as autovacuum does within a minute
         async with database.engine.begin() as connection:
@@ -85,7 +86,7 @@ def timed(call: Callable[[], Any], times: int) -> list[float]:
 
 
 def list_results(served: Service, workflow: str, times: int) -> float:
-    """Return the p95 of pages of 50 results from all context of the list, with several filters."""
+    """Return the p95 of pages of 50 results from all parts of the list, with several filters."""
     path, random = "/v1/workflows/evals/results", Random(1)
     cursors = [None]
     for _ in range(20):

@@ -26,7 +26,7 @@ def _load() -> str:
 
 def killed(name: str, address: str, folder: Path, options: argparse.Namespace) -> Row:
     """Return the line of one database."""
-    arguments = ["--rate", "0", "--database", address, "--lease", "2"]
+    arguments = ["--rate", "0", "--database", address]
     killing = kill_during_run(
         folder,
         arguments,

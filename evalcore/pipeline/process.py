@@ -118,8 +118,8 @@ class ShardProcess:
                     self._options.warn(each)
                 elif progress is not None:
                     progress(each)
-        except Exception as error:
-            self._failure = error  # of who was told: the calls raise it
+        except Exception as error:  # of who was told: the calls raise it
+            self._failure = error
             raise
         self._options.waits.tell(id(self), waits)
 

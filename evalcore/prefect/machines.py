@@ -59,7 +59,8 @@ class MachinesExecutor:
     """Keeps `machines` flow runs of `evaluate-shards` in flight (`pipeline.executors.Executor`).
 
     A range that ends without all of its results is submitted again. If no flow run begins within
-    two minutes, or three end without any result, this process executes the shards itself.
+    two minutes, three end without any result, or the server is away for two minutes, this process
+    executes the shards itself.
     """
 
     def __init__(
@@ -140,14 +141,18 @@ class MachinesExecutor:
     # In the thread
 
     def _look(self) -> None:
+        answered = time.monotonic()
         while not self._ended.wait(_LOOK_S):
             try:
                 self._settle_committed()
                 with get_client(sync_client=True) as client:
                     self._look_at_ranges(client)
                     self._begin_ranges(client)
+                answered = time.monotonic()
             except Exception as error:  # noqa: BLE001 - the server or the store, which may come back
                 self._options.warn(f"could not look after the machines: {logged(str(error))}")
+                if not self._is_alone and time.monotonic() - answered > START_S:
+                    self._leave_machines()
             if self._is_alone:
                 self._execute_here()
 
@@ -183,6 +188,15 @@ class MachinesExecutor:
         self._is_alone = True
         for each in self._ranges:
             _cancel(client, each.flow_run)
+
+    def _leave_machines(self) -> None:
+        """Execute what no machine has committed, here: a server that is gone tells of none."""
+        self._options.warn("the server stays away: this process executes the shards itself")
+        with self._lock:
+            for each in self._ranges:
+                self._waiting.extend(shard for shard in each.shards if shard in self._futures)
+            self._ranges.clear()
+        self._is_alone = True
 
     def _again(self, client: SyncPrefectClient, ended: _Range, state: State[object]) -> None:
         """Let what a range has not committed be executed again; a death counts for what began."""
@@ -233,7 +247,7 @@ class MachinesExecutor:
         flow_run = client.create_flow_run_from_deployment(
             self._deployment,
             parameters=parameters,
-            name=f"{call.run_id} shards {shards[0]}–{shards[-1]}",
+            name=f"{call.run_id} shards {min(shards)}–{max(shards)}",
             # A range whose answer was lost is not begun twice.
             idempotency_key=f"{call.run_id}-{call.epoch}-{self._begun}-{shards[0]}-{len(shards)}",
         )

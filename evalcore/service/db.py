@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import orjson
 from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -120,19 +121,20 @@ def open_database(address: str, *, connections: int = 10) -> Database:
     """Return the database at an address; nothing is connected yet. Raises `UsageError`."""
     url = database_url(address)
     # The values of statements are payloads, which no error and no log may have.
+    options: dict[str, Any] = {"hide_parameters": True, "json_deserializer": orjson.loads}
     if url.get_backend_name() == "sqlite":
-        engine = create_async_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_S})
+        engine = create_async_engine(url, connect_args={"timeout": _BUSY_S}, **options)
         event.listen(engine.sync_engine, "connect", _set_up_sqlite)
         event.listen(engine.sync_engine, "begin", _begin_immediately)
         return Database(engine)
     engine = create_async_engine(
         url,
-        hide_parameters=True,
         pool_size=connections,
         max_overflow=connections,
         pool_timeout=_CONNECT_S,
         pool_pre_ping=True,
         connect_args={"timeout": _CONNECT_S, "command_timeout": _STATEMENT_S},
+        **options,
     )
     return Database(engine)
 

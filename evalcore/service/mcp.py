@@ -137,7 +137,7 @@ class Tool(NamedTuple):
             arguments = {name: value for name, value in arguments.items() if value is not None}
         require_storable(arguments)
         try:
-            return self.arguments.model_validate(arguments)
+            return self.arguments.model_validate(arguments, from_attributes=True)
         except ValidationError as error:
             found = [
                 {**each, "loc": (self.part, *each["loc"])}

@@ -191,7 +191,7 @@ class RunWorker(Generic[Row]):
                 raise
             except EvalError as refused:
                 error = {"code": type(refused).__name__, "message": str(refused)}
-            except Exception as fault:
+            except Exception as fault:  # a fault of ours: the run ends in error and says so
                 LOG.exception("%s failed", row_id)
                 message = f"unexpected fault: {type(fault).__name__}"
                 error = {"code": "internal_error", "message": message}

@@ -158,6 +158,24 @@ def test_a_work_pool_that_nobody_serves_does_not_hold_the_run_up(
     assert {each.state_name for each in mine} == {Cancelled().name}
 
 
+def test_a_coordinator_whose_server_stays_away_executes_what_machines_had(
+    prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deploy(project.folder)
+
+    def look(executor: machines.MachinesExecutor, _: SyncPrefectClient) -> None:
+        if executor._ranges:
+            raise ConnectionError("the server is away")
+
+    monkeypatch.setattr(machines.MachinesExecutor, "_look_at_ranges", look)
+    monkeypatch.setattr(machines, "START_S", 1.0)
+    with paused_pool():
+        run = planned(tmp_path, "true")
+        execute(run)
+    assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS
+    assert set(calls(tmp_path).values()) == {1}
+
+
 def test_a_coordinator_executes_what_three_machines_could_not(
     prefect: PrefectServer, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -60,8 +60,8 @@ def test_a_body_that_is_too_large_is_refused(served: Service, path: str) -> None
     headers = form if is_file else {"Content-Type": "application/json"}
     answer = served.client.post(path, content=content, headers=headers)
     assert (answer.status_code, "larger than" in answer.json()["detail"]) == (413, True)
-    context = iter([content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)])
-    answer = served.client.post(path, content=context, headers=headers)
+    parts = iter([content[at : at + 1_000_000] for at in range(0, len(content), 1_000_000)])
+    answer = served.client.post(path, content=parts, headers=headers)
     assert answer.status_code == 413
 
 

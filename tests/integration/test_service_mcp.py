@@ -337,7 +337,7 @@ def test_a_body_that_is_nested_too_deep_is_a_mistake(served: Service) -> None:
     message = connected(
         over_http, served, lambda client: refused(client, "workflows_evals_create", name=nested)
     )
-    assert message.startswith("body: ")
+    assert "body.name: " in message
 
 
 @TRANSPORTS

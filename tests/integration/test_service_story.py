@@ -27,9 +27,7 @@ def document(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Any]:
         return found
 
 
-def test_the_service_answers_as_the_examples_say(
-    tmp_path: Path, document: Mapping[str, Any]
-) -> None:
+def test_the_service_answers_as_the_story_says(tmp_path: Path, document: Mapping[str, Any]) -> None:
     (tmp_path / "paused").mkdir()
     with (
         local_service(tmp_path) as running,

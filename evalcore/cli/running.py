@@ -518,7 +518,9 @@ def _show_script(view: RunView, options: RunOptions, *, append: bool) -> None:
 @run_argument
 @click.argument("suite_file", metavar="[SUITE]", required=False)
 @click.option(
-    "--mode", type=click.Choice([*Mode]), help="How judges are asked.  [default: as in RUN]"
+    "--mode",
+    type=click.Choice([mode.value for mode in Mode]),
+    help="How judges are asked.  [default: as in RUN]",
 )
 @import_option
 @override_options

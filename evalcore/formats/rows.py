@@ -231,7 +231,7 @@ def open_reason(error: OSError) -> str:
     if isinstance(error, FileNotFoundError):
         return "no such file"
     if isinstance(error, IsADirectoryError):
-        return "is a folder; name a suite file"
+        return "is a folder; name a file"
     return f"cannot be read: {error.strerror}"
 
 

@@ -117,7 +117,6 @@ def test_a_threshold_that_is_no_share_is_a_usage_error(
     "command",
     [
         ["serve", "--insecure", "--rate", "nan"],
-        ["serve", "--insecure", "--lease", "inf"],
         ["runs", "watch", "latest", "--interval", "nan"],
         ["query", "select 1", "--timeout", "nan"],
         ["judge", "calibrate", "--min-kappa", "nan"],

@@ -103,5 +103,5 @@ def test_a_file_that_cannot_be_read_is_named(tmp_path: Path, store: str, suffix:
     folder.mkdir()
     with pytest.raises(EvalError, match=f"missing{suffix}: no such file"):
         invoke("import", str(missing), "--as", "questions", store=store)
-    with pytest.raises(EvalError, match=f"folder{suffix}: cannot be read: Is a directory"):
+    with pytest.raises(EvalError, match=f"folder{suffix}: is a folder; name a file"):
         invoke("import", str(folder), "--as", "questions", store=store)

@@ -205,19 +205,6 @@ def test_a_cancelled_run_keeps_its_rows_and_can_be_resumed(
     assert stable_report(resumed.out) == whole_report(folder)
 
 
-def test_a_run_that_two_processes_resume_is_executed_by_one(
-    start: Callable[..., Command], held_run: StoredRun, held_folder: Path
-) -> None:
-    open_gate(held_folder)
-    both = [start(held_run), start(held_run)]
-    codes = [command.end() for command in both]
-    assert 1 in codes
-    for code, command in zip(codes, both, strict=True):
-        if code != 1:
-            assert "is being executed by process" in command.said()
-    assert assert_as_undisturbed(both[codes.index(1)], held_folder) == 0
-
-
 @pytest.mark.extended
 @pytest.mark.prefect
 def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
@@ -290,54 +277,3 @@ def test_processes_on_a_store_that_fails_now_and_then_lose_nothing(
             time.sleep(0.1)
         assert command.end() == 1, command.said()
         assert_as_undisturbed(command, folder)
-
-
-def test_an_upload_that_is_cut_short_is_never_seen_under_its_key(
-    start: Callable[..., Command], held_run: StoredRun, held_folder: Path
-) -> None:
-    folder = held_folder
-    seen: set[bytes] = set()
-
-    def look() -> bool:
-        parts = [path.read_bytes() for path in (folder / "store").rglob("results/*.parquet")]
-        seen.update(part[:4] + part[-4:] for part in parts)
-        return len(parts) > 1
-
-    killed = start(held_run)
-    wait_for(look, killed)
-    killed.wait_for_held()
-    killed.send(signal.SIGKILL)
-    killed.end()
-    look()
-    open_gate(folder)
-    assert seen == {b"PAR1PAR1"}  # each part that could be read was whole
-    resumed = start(held_run)
-    assert resumed.end() == 1
-    assert assert_as_undisturbed(resumed, folder) > 0
-
-
-def tear(part: Path) -> bytes:
-    """Leave only half of a part; return the whole of it."""
-    whole = part.read_bytes()
-    part.unlink()
-    part.write_bytes(whole[: len(whole) // 2])
-    return whole
-
-
-def test_a_torn_part_is_named_and_its_items_executed_again_by_a_repair(
-    run: StoredRun, folder: Path
-) -> None:
-    store = folder / "store"
-    resume = ("run", "--resume", run.run_id)
-    assert evalcore(*resume, store=store, cwd=folder).code == 1
-    part = next((store / "runs").rglob("results/*.parquet"))
-    whole = whole_report(folder)
-    for command in (resume, ("report", run.run_id)):
-        tear(part)
-        ended = evalcore(*command, store=store, cwd=folder)
-        assert (ended.code, ended.out) == (4, "")
-        assert f"is damaged: shard {int(part.stem)} is no whole Parquet file" in ended.err
-        verify = ("runs", "verify", run.run_id, "--repair")
-        assert evalcore(*verify, store=store, cwd=folder).code == 0
-        ended = evalcore("report", run.run_id, "--json", store=store, cwd=folder)
-        assert stable_report(ended.out) == whole

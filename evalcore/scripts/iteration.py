@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,6 @@ from evalcore.trust.imports import ImportPolicy
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
-    from evalcore.scripts.mcp import McpServers
 
 
 EVERYTHING: Final = frozenset({"*", "all"})
@@ -90,13 +89,13 @@ Scope = dict[str, Any]
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `model` returns the model of a name, and raises `TargetError` if there is none. `folder` is the
-    suite's. `warnings` stand beside the score. `statements` counts what was run.
+    `model` returns the model of a name, and raises `TargetError` if there is none;
+    `call_server` calls a tool of an MCP server. `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run.
     """
 
     imports: ImportPolicy
     model: Callable[[str], ChatModel]
-    servers: McpServers
+    call_server: Callable[[str, str, dict[str, Any]], Awaitable[Any]]
     complete: Complete = no_provider
     folder: Path = field(default_factory=Path.cwd)
     warnings: list[str] = field(default_factory=list)

@@ -72,7 +72,7 @@ class McpTool(Tool):
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the server answers; raise `ToolError`."""
-        return await run.servers.call(self.server, self.tool, params)
+        return await run.call_server(self.server, self.tool, params)
 
 
 def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, Any]:

@@ -101,7 +101,7 @@ class ScriptTarget:
         if self._starts_servers:
             work.imports.check_command("an MCP server")
         model = partial(self.model, mode=work.mode)
-        return Iteration(work.imports, model, self._servers, work.complete, work.folder)
+        return Iteration(work.imports, model, self._servers.call, work.complete, work.folder)
 
     def model(self, name: str, mode: str) -> ChatModel:
         """Return the model of that name, made once; raise `TargetError`."""

@@ -36,7 +36,7 @@ def called(reference: str, folder: Path, *, commands: bool = True, **params: Any
     tool = find_builtin(reference, None, {})
     assert tool is not None
     policy = ImportPolicy(commands=commands)
-    run = Iteration(policy, no_model, McpServers({}, {}), folder=folder)
+    run = Iteration(policy, no_model, McpServers({}, {}).call, folder=folder)
     return asyncio.run(tool.call(params, {}, run))
 
 

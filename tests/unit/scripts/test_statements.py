@@ -30,7 +30,7 @@ def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     raw = tuple(Layer((), yaml.safe_load(layer), chain=False) for layer in layers or ("{}",))
     made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader))
     assert made is not None
-    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}))
+    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}).call)
     return asyncio.run(run_body(made.body, made.enter({"env": {}}, iteration), run))
 
 
@@ -199,7 +199,7 @@ def test_data_is_made_anew_for_each_iteration() -> None:
     levels = read_levels((Layer((), {"data": {"xs": [1]}}, chain=False),), reader)
     test = reader.test({"do": [{"eval": "${xs.append(2)}"}, {"eval": "${xs}"}]}, (), levels)
     assert test is not None
-    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}))
+    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}).call)
 
     for iteration in range(2):
         assert asyncio.run(run_body(test.body, test.enter({}, iteration), run)) == [1, 2]

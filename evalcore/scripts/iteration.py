@@ -89,8 +89,9 @@ Scope = dict[str, Any]
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `model` returns the model of a name, and raises `TargetError` if there is none;
-    `call_server` calls a tool of an MCP server. `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run.
+    `model` returns the model of a name, and raises `TargetError` if there is none; `call_server`
+    calls a tool of an MCP server. `folder` is the suite's. `warnings` stand beside the score.
+    `statements` counts what was run.
     """
 
     imports: ImportPolicy

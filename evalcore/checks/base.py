@@ -398,10 +398,6 @@ class MeteredJudges:
         if answer.unpriced is not None:
             self._unpriced.add(answer.unpriced)
 
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        """Whether the judge may decide."""
-        return self._judges.trusted(spec, prompt_sha256)
-
     def on(self, verdict: Verdict) -> Verdict:
         """Return the verdict with what the calls took."""
         if not self.metrics:

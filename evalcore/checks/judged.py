@@ -98,23 +98,15 @@ class JudgedCheck(Check):
         return self.check_with(subject, {})
 
     async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
-        """Ask the judges, who also see these texts, by the names of the prompt's variables.
-
-        The verdict of judges that may not decide is marked so.
-        """
-        judges, panel = MeteredJudges(subject.context.judges), self.panel
+        """Ask the judges, who also see these texts, by the names of the prompt's variables."""
+        judges = MeteredJudges(subject.context.judges)
         try:
             verdict = await self.judged(judges, material_of(subject, self.prompt, material))
         except (TargetError, UnknownVariableError) as error:
-            names = [spec.name for spec in panel.judges]
+            names = [spec.name for spec in self.panel.judges]
             broken_details = {"prompt_sha256": prompt_digest(self.prompt), "judges": names}
             failed = broken(str(error))
             return judges.on(failed._replace(expected=f"≥ {self.least:g}", details=broken_details))
-        details = dict(verdict.details or {})
-        if not all(judges.trusted(spec, details["prompt_sha256"]) for spec in panel.judges):
-            note = "reported only: the judge is not calibrated for this prompt"
-            message = f"{note}; {verdict.message}" if verdict.message else note
-            verdict = verdict._replace(message=message, details={**details, "advisory": True})
         return judges.on(verdict)
 
     async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:

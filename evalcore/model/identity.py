@@ -270,7 +270,7 @@ def judges_identity(
 ) -> bytes:
     """Return the digest of the definitions of these judges, asked for what the target answered."""
     judges = [suite.targets.get(judge_name(name, target, suite) or "") for name in names]
-    digest = hashlib.sha256(b"%d" % suite.require_calibrated)
+    digest = hashlib.sha256(b"0")
     for judge in judges:
         digest.update(target_identity(judge, DEFAULT_VARIANT, suite.code))
     return digest.digest()

@@ -306,9 +306,8 @@ class SuiteDefinition:
     `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
     says that they left out cases, `part` names the options that left out cases or variants.
-    `judge` is the target that judges where neither the assertion nor the target names one; with
-    `require_calibrated` a judge that is not only reports. `code` has the
-    digests of the code that the suite names (`model.code_names`), as it was planned;
+    `judge` is the target that judges where neither the assertion nor the target names one.
+    `code` has the digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
     None where the cases were not looked through. `datasets` are the versions that cases came from.
@@ -332,7 +331,6 @@ class SuiteDefinition:
     tags: tuple[str, ...] = ()
     scorers: tuple[ScorerSpec, ...] = ()
     judge: str | None = None
-    require_calibrated: bool = False
     evidence: EvidencePolicy = EvidencePolicy.ANSWERS
     code: Mapping[str, str] = field(default_factory=dict)
     executed_code: Mapping[str, str] | None = None

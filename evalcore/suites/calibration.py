@@ -14,7 +14,6 @@ from evalcore.checks.human import Human, is_human
 from evalcore.checks.judged import JudgedCheck, Similar
 from evalcore.checks.registry import load_check
 from evalcore.errors import UsageError
-from evalcore.execution.judges import calibration_key
 from evalcore.formats.labels import Label
 from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
@@ -36,7 +35,6 @@ from evalcore.statistics.agreement import (
     specificity,
 )
 from evalcore.statistics.intervals import wilson
-from evalcore.storage.baselines import write_calibration
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
 from evalcore.wording import suggest
@@ -147,7 +145,7 @@ def calibrate(
     observed: float | None = None,
     min_kappa: float = MIN_KAPPA,
 ) -> Calibration:
-    """Ask the assertion's judges about every label, in a run of its own, and note the outcome."""
+    """Ask the assertion's judges about every label, in a run of its own."""
     spool = CaseSpool()
     for label in labels:
         spool.append(_case(label, assertion))
@@ -160,7 +158,6 @@ def calibrate(
         variants=definition.variants[:1],
         baseline=None,
         baseline_run=None,
-        require_calibrated=False,
     )
     verdicts: dict[str, bool | None] = {}
     digest: str | None = None
@@ -175,9 +172,7 @@ def calibrate(
             digest = (result.get("details") or {}).get("prompt_sha256", digest)
     calibration = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
     names = tuple(_judges(changed, assertion))
-    calibration = replace(calibration, judges=names, prompt_sha256=digest, run=run)
-    _note(store, changed, assertion, calibration)
-    return calibration
+    return replace(calibration, judges=names, prompt_sha256=digest, run=run)
 
 
 def _case(label: Label, assertion: Assertion) -> Case:
@@ -202,20 +197,6 @@ def _judges(definition: SuiteDefinition, assertion: Assertion) -> list[str]:
 def _panel(assertion: Assertion) -> Panel:
     check = load_check(assertion.check, assertion.params)
     return check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
-
-
-def _note(
-    store: ObjectStore, definition: SuiteDefinition, assertion: Assertion, calibration: Calibration
-) -> None:
-    """Write the calibration of each judge, for runs that require one."""
-    if calibration.prompt_sha256 is None:
-        return
-    specs = _panel(assertion).judges
-    for spec, name in zip(specs, calibration.judges, strict=False):
-        target = definition.targets.get(name)
-        if target is not None:
-            key = calibration_key(target, spec, calibration.prompt_sha256)
-            write_calibration(store, key, {**calibration.values(), "judge": name})
 
 
 def annotated_labels(run: StoredRun, assertion: str | None) -> list[Label]:

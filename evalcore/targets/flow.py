@@ -32,7 +32,6 @@ from evalcore.targets.function_context import (
     CountedCalls,
     FlowContext,
     alive,
-    arguments_for,
     called,
     chat_model_of,
     complete_in_engine,
@@ -57,7 +56,7 @@ from evalcore.targets.nodes import (
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, build_within
 from evalcore.targets.work import Answering, TargetOptions, Work, input_messages, prompt_of
-from evalcore.trust.imports import find_callable
+from evalcore.trust.imports import arguments_for, find_callable
 from evalcore.workflow.context import EngineServices, SoulAnswer
 from evalcore.workflow.events import Event, NoExecutorError, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore

@@ -153,13 +153,9 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
             details = verdict.details
             if details is not None and "failed_required" in details:
                 details = {**details, "failed_required": []}
-            return Verdict(
-                Outcome.PASSED,
-                1.0 - verdict.score,
-                actual=verdict.actual,
-                details=details,
-                latency_ms=verdict.latency_ms,
-                cost_usd=verdict.cost_usd,
+            score, passed = 1.0 - verdict.score, Outcome.PASSED
+            return verdict._replace(
+                outcome=passed, score=score, message="", expected=None, details=details
             )
         case _:
             return verdict

@@ -136,7 +136,7 @@ class Composite(Check):
                 material = {"results": results, "EVALUATOR_RESULTS_JSON": results}
                 judges = aggregator.judges or []
                 grader = LlmGrader(judges=judges, prompt=aggregator.prompt, threshold=threshold)
-                return await grader.check_with(subject, material)
+                return await grader.check(subject, material)
             case "threshold":
                 share = fsum(entry["passed"] for entry in aspects) / len(aspects)
                 least = aggregator.threshold if threshold is None else threshold

@@ -77,26 +77,24 @@ NO_QUARANTINE: Final = Quarantine()
 
 def quarantine_on(entries: Sequence[QuarantineEntry], suite: str, today: date) -> Quarantine:
     """Return the quarantine of a suite on a day."""
-    own = [entry for entry in entries if entry.applies_to(suite)]
-    return Quarantine(
-        tuple(entry for entry in own if not entry.has_expired(today)),
-        tuple(entry for entry in own if entry.has_expired(today)),
-    )
+    own = [(entry, entry.has_expired(today)) for entry in entries if entry.applies_to(suite)]
+    return _quarantine(own)
 
 
 def quarantine_of(settings: Mapping[str, Any]) -> Quarantine:
     """Return the quarantine in the settings of a manifest; runs of earlier versions have none."""
-    rows = [(dict(row), row["expired"]) for row in settings.get("quarantine") or ()]
-    entries = [
-        (QuarantineEntry(**{name: row[name] for name in _FIELDS}), expired) for row, expired in rows
-    ]
+    rows = settings.get("quarantine") or ()
+    names = ("case", "until", "owner", "reason", "suite")
+    return _quarantine(
+        [(QuarantineEntry(*(row[name] for name in names)), row["expired"]) for row in rows]
+    )
+
+
+def _quarantine(entries: Sequence[tuple[QuarantineEntry, bool]]) -> Quarantine:
     return Quarantine(
         tuple(entry for entry, expired in entries if not expired),
         tuple(entry for entry, expired in entries if expired),
     )
-
-
-_FIELDS: Final = ("case", "until", "owner", "reason", "suite")
 
 
 FILE_RULES: Final = 4
@@ -440,26 +438,17 @@ class WorkspaceSpec:
 
 def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
     """Return what a case's `workspace` (JSON values, as the loader made them) says."""
+    hooks = {}
+    for name, entry in raw.get("hooks", {}).items():
+        command = entry.get("command")
+        command = tuple(command) if isinstance(command, list | tuple) else command
+        hooks[HookName(name)] = Hook(**{**entry, "command": command})
     return WorkspaceSpec(
         shared=raw.get("isolation", "shared") == "shared",
         template=raw.get("template"),
         path=raw.get("path"),
         repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
-        hooks=_hooks(raw.get("hooks", {})),
-    )
-
-
-def _hooks(raw: Mapping[str, Any]) -> dict[HookName, Hook]:
-    return {HookName(name): _hook(entry) for name, entry in raw.items()}
-
-
-def _hook(raw: Mapping[str, Any]) -> Hook:
-    command = raw.get("command")
-    return Hook(
-        tuple(command) if isinstance(command, list | tuple) else command,
-        raw["timeout_s"],
-        raw.get("cwd"),
-        raw.get("reset", False),
+        hooks=hooks,
     )
 
 

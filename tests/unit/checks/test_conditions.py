@@ -13,13 +13,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from evalcore.checks.conditions import (
     CONDITION,
-    AssertionReading,
     EvalAssertion,
     Handle,
     evaluate_assertion,
 )
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
+from evalcore.model.assertion import Verdict
 
 CASES = json.loads(
     (Path(__file__).parents[2] / "conformance" / "workflow-eval-conditions.json").read_text()
@@ -43,9 +43,6 @@ class CannedJudges:
             raise TargetError("judge", "no embeddings")
         return Embedded(tuple((1.0, float(len(text))) for text in texts))
 
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        return True
-
 
 def read(
     assertion: dict[str, Any],
@@ -53,7 +50,7 @@ def read(
     *,
     judge: Any = None,
     block_error: str | None = None,
-) -> AssertionReading:
+) -> tuple[Verdict, Any]:
     return asyncio.run(
         evaluate_assertion(
             EvalAssertion.model_validate(assertion),
@@ -70,8 +67,8 @@ def outcome(condition: dict[str, Any], value: Any, *, judge: Any = None) -> str:
         {"output-json-0": {"type": "json", "data": value}},
         judge=judge,
     )
-    code = (reading.verdict.details or {}).get("code")
-    return f"{reading.verdict.outcome}" + (f" {code}" if code else "")
+    code = (reading[0].details or {}).get("code")
+    return f"{reading[0].outcome}" + (f" {code}" if code else "")
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
@@ -82,7 +79,7 @@ def test_a_conformance_case_has_its_outcome(case: dict[str, Any]) -> None:
         judge=case.get("judge"),
         block_error=case.get("block_error"),
     )
-    assert reading.verdict.outcome == case["expected"]
+    assert reading[0].outcome == case["expected"]
 
 
 IOU = {"kind": "split_iou_gte", "expected": {"splits": [{"name": "a", "pages": [1, 2]}]}}
@@ -258,8 +255,8 @@ def test_a_path_addresses_a_value(path: str, expected: str) -> None:
         },
         {"h": {"type": "json", "data": payload}},
     )
-    code = (reading.verdict.details or {}).get("code")
-    assert f"{reading.verdict.outcome}" + (f" {code}" if code else "") == expected
+    code = (reading[0].details or {}).get("code")
+    assert f"{reading[0].outcome}" + (f" {code}" if code else "") == expected
 
 
 def test_wildcards_give_one_flat_list() -> None:
@@ -270,7 +267,7 @@ def test_wildcards_give_one_flat_list() -> None:
         },
         {"h": {"type": "json", "data": {"a": [{"b": [1, 2]}, {"b": [3]}]}}},
     )
-    assert reading.verdict.outcome == "passed"
+    assert reading[0].outcome == "passed"
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("exists", "failed"), ("not_exists", "passed")])
@@ -281,7 +278,7 @@ def test_presence_is_never_blocked(kind: str, expected: str, target: dict[str, A
     reading = read(
         {"target": target, "condition": {"kind": kind}}, {"h": {"type": "json", "data": {"a": 1}}}
     )
-    assert reading.verdict.outcome == expected
+    assert reading[0].outcome == expected
 
 
 def test_a_path_that_stops_says_how_far_it_came() -> None:
@@ -292,7 +289,7 @@ def test_a_path_that_stops_says_how_far_it_came() -> None:
         },
         {"h": {"type": "json", "data": {"a": {"b": [7]}}}},
     )
-    details = reading.verdict.details or {}
+    details = reading[0].details or {}
     assert (details["partial_path"], details["partial_value"]) == ("a.b[0]", 7)
 
 

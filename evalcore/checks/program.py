@@ -40,6 +40,7 @@ from evalcore.trust.secrets import (
     substituted,
     suite_variables,
     telling_values,
+    variable_text,
 )
 from evalcore.trust.text import last_words, redact, tail_line
 from evalcore.wording import one_line
@@ -147,14 +148,7 @@ def with_values(value: Any, folder: Path) -> Any:
     variables = cache(suite_variables)
 
     def replacement(match: re.Match[str]) -> str:
-        name, message = match[1], "the grader may not read the environment variable {}"
-        if not variables(folder).may_read(name):
-            raise TargetError("secret", f"{message.format(name)}; name it in a .env file")
-        text = variables(folder).value(name, match[2])
-        if text is None:
-            message = f"the environment variable {name} of the grader is not set"
-            raise TargetError("secret", f"{message} in the process that runs the suite")
-        return text
+        return variable_text(match, "the grader", folder, variables(folder))
 
     return _filled(value, replacement)
 

@@ -298,7 +298,7 @@ def member(word: str, **keys: Any) -> dict[str, Any]:
     ("keys", "score"),
     [
         ({}, 0.5),
-        ({"aggregator": "mean"}, 0.5),
+        ({"aggregator": "weighted_average"}, 0.5),
         ({"aggregator": {"type": "weighted-average", "weights": {"red": 3}}}, 0.75),
         ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5),
         ({"aggregator": "minimum"}, 0.0),
@@ -315,7 +315,7 @@ def test_the_share_of_a_threshold_aggregator_decides() -> None:
     aggregator = {"type": "threshold", "threshold": 0.5}
     written = {"type": "composite", "members": [member("red"), member("blue")]}
     assert graded({**written, "aggregator": aggregator}, "a red rose").outcome is PASSED
-    assert graded({**written, "aggregator": "mean"}, "a red rose").outcome is FAILED
+    assert graded({**written, "aggregator": "weighted_average"}, "a red rose").outcome is FAILED
 
 
 def test_a_composite_whose_members_all_passed_says_their_scores() -> None:
@@ -357,9 +357,12 @@ def test_a_member_without_a_verdict_leaves_the_composite_without_one(
         ({"assertions": [member("a")], "aggregator": "media"}, "unknown type 'media'"),
         ({"assertions": [member("a")], "aggregator": {"type": "media"}}, "'media'"),
         ({"assertions": [member("a")], "aggregator": "threshold"}, "needs 'threshold'"),
-        ({"assertions": [member("a")], "aggregator": {"type": "code"}}, "needs 'command'"),
+        ({"assertions": [member("a")], "aggregator": {"type": "code-grader"}}, "needs 'command'"),
         (
-            {"assertions": [member("a")], "aggregator": {"type": "mean", "weights": {"b": 1}}},
+            {
+                "assertions": [member("a")],
+                "aggregator": {"type": "weighted_average", "weights": {"b": 1}},
+            },
             "no member is called 'b'",
         ),
     ],

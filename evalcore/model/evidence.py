@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -226,9 +227,14 @@ def with_values(evidence: Evidence, values: Mapping[str, Any]) -> Evidence:
     if evidence.output is not None:
         texts[PRIMARY] = evidence.output
     typed = {name: value for name, value in values.items() if not isinstance(value, str)}
-    if _alike(output_values(bare), texts | typed):
+    # Numbers and booleans of the same type as well.
+    if _canonical(output_values(bare)) == _canonical(texts | typed):
         return bare
     return bare._replace(details={**details, VALUES: typed})
+
+
+def _canonical(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
 
 
 def metric_values(metrics: Metrics) -> dict[str, Any]:
@@ -298,15 +304,6 @@ def _primary(evidence: Evidence, outputs: Mapping[str, Any], state: Any) -> Any:
         if evidence.outputs[block] == text and not isinstance(value, str):
             return value
     return text if text is None or state is None else _raw(text, {PRIMARY: state}, PRIMARY)
-
-
-def _alike(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, numbers and booleans of the same type as well."""
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_alike, left, right))
-    return type(left) is type(right) and bool(left == right)
 
 
 def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:

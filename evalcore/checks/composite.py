@@ -294,8 +294,9 @@ class CompositeKeys(_AssertKey, total=False):
 
 
 def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
-    written = {"type": raw} if isinstance(raw, str) else raw.model_dump(exclude_unset=True)
-    kind = written["type"] = _AGGREGATORS.get(written["type"].replace("-", "_"))
+    is_name = isinstance(raw, str)
+    written = {} if is_name else raw.model_dump(exclude_unset=True)
+    kind = written["type"] = _AGGREGATORS.get(raw.replace("-", "_")) if is_name else raw.type
     if kind is None:
         raise AssertionValueError(f"aggregator: unknown type '{raw}'.{suggest(raw, _NAMES)}")
     if kind == "threshold" and "threshold" not in written:

@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Receive, Scope, Send
 
-from evalcore.service import evals, export, files, results, runs, workflow_runs, workflows
+from evalcore.service import evals, files, results, runs, workflow_runs, workflows
 from evalcore.service.auth import OpenGuard
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -52,7 +52,6 @@ _ROUTERS: Final = (
     evals.router,
     workflow_runs.router,
     workflows.router,
-    export.router,
 )
 
 

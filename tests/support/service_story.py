@@ -137,7 +137,6 @@ def tell_all(story: Story, paused: Story) -> None:
     tell("evals_list_all", workflow_id=workflow, limit=20)
     tell("evals_get", eval_id=one)
     tell("evals_update", {"assertion": VENDOR}, eval_id=one)
-    tell("workflows_export", workflow_id=workflow)
     tell("workflows_update_draft", {"definition": DEFINITION}, workflow_id=workflow)
     tell("workflows_publish", workflow_id=workflow)
     other = paused.tell("workflows_register", registration)["id"]

@@ -7,7 +7,6 @@ from typing import Any
 
 from evalcore.checks.base import Subject
 from evalcore.checks.human import Human
-from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.evidence import UNMEASURED, Evidence
@@ -163,12 +162,3 @@ def test_mistakes_of_questions_in_saved_evals_have_their_places(tmp_path: Path) 
         (11, "evalcore.human[0].expect"),
         (19, "evals[0].evalcore.human[0].target.pat"),
     }
-
-
-def test_the_service_gets_saved_evals_without_their_questions(tmp_path: Path) -> None:
-    file = tmp_path / "evals.yaml"
-    file.write_text(EVALS.format(question=RIGHT, own=NOTE))
-
-    (saved,) = read_saved_evals(file).evals
-
-    assert saved.name == "small"

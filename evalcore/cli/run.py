@@ -25,7 +25,6 @@ from evalcore.cli.options import (
     suite_options,
     verbose_option,
 )
-from evalcore.cli.output import say
 from evalcore.errors import UsageError
 from evalcore.isolation.mode import ISOLATIONS
 from evalcore.model.mode import HISTORY, Mode
@@ -162,6 +161,8 @@ def run(**flags: Any) -> int:
 def _watch(flags: dict[str, Any], words: Sequence[str]) -> NoReturn:
     """Run at once and after each change, in a process of its own each time, until interrupted."""
     from watchfiles import DefaultFilter, watch
+
+    from evalcore.cli.output import say
 
     if flags["resume"] is not None:
         raise UsageError("--watch runs suite files; it takes no --resume")

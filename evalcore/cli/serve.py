@@ -41,19 +41,12 @@ database_option = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.command()
 @click.option("--host", default="127.0.0.1", help="The address to listen on.  [127.0.0.1]")
 @click.option("--port", default=8321, type=click.IntRange(0, 65535), help="The port.  [8321]")
 @store_option
 @database_option
 @click.option("--insecure", is_flag=True, help="Without tokens; on a loopback address only.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="A further name of this machine, with --insecure; repeatable.",
-)
 @click.option(
     "--rate",
     "requests_per_second",
@@ -67,34 +60,15 @@ database_option = click.option(
     type=click.IntRange(1, 64),
     help="How many runs of evals, and of workflows, it executes at once.  [4]",
 )
-@click.pass_context
-def serve(context: click.Context, /, database: str, **options: Any) -> None:
+def serve(**options: Any) -> None:
     """Serve saved evals over REST until stopped; API documents at /docs."""
     from evalcore.service.serve import ServeOptions
     from evalcore.service.serve import serve as serve_until_stopped
 
-    if context.invoked_subcommand is not None:
-        context.obj = database
-        return
     if not options["insecure"]:
         _require_extra()
     with ended_by_interrupt():
-        serve_until_stopped(ServeOptions(database=database, **options), settings())
-
-
-@serve.command("migrate")
-@click.pass_obj
-def migrate(database: str) -> None:
-    """Bring the database to the present form of its tables, and end."""
-    from evalcore.service.db import open_database, upgrade
-
-    async def run() -> None:
-        opened = open_database(database)
-        await upgrade(opened)
-        await opened.close()
-
-    asyncio.run(run())
-    click.echo("the database is up to date")
+        serve_until_stopped(ServeOptions(**options), settings())
 
 
 @click.group()

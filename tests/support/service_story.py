@@ -109,7 +109,7 @@ class Story:
 def tell_all(story: Story, paused: Story) -> None:
     """Tell the whole story; `paused` is of a service that executes nothing."""
     tell = story.tell
-    for operation in ("operations_healthz", "operations_readyz", "operations_metrics"):
+    for operation in ("operations_healthz", "operations_readyz"):
         tell(operation)
     pdf = {"file": ("invoice.pdf", b"%PDF-1.7", "application/pdf")}
     file = tell("files_upload", files=pdf)

@@ -51,8 +51,8 @@ def create_viewer(
 ) -> FastAPI:
     """Return an application that has the viewer's pages and nothing else.
 
-    `guard` is asked before each page is; it may give the request a site of its own
-    (`request.state.site`). The routes of `open_to` and the static files are not guarded.
+    `guard` is asked before each page is. The routes of `open_to` and the static files are not
+    guarded.
     """
 
     @asynccontextmanager

@@ -49,10 +49,3 @@ def test_a_store_without_an_answer_is_not_waited_for(
         with pytest.raises(StoreError, match=r"does not answer within 0\.05 s"):
             check.require()
     answer.set()
-
-
-def test_the_store_of_a_service_is_not_named_by_its_address(tmp_path: Path) -> None:
-    check = StoreCheck(LocalStore(tmp_path / "private"), "this service")
-    with pytest.raises(StoreError) as refusal:
-        check.require()
-    assert "private" not in str(refusal.value)

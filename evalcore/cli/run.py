@@ -113,6 +113,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @click.option(
     "--workers",
     type=_Workers(),
+    metavar="N|auto",
     help="Processes that share the run; auto: one for each core where many items wait for nothing, "
     "else none besides this one.  [auto]",
 )

@@ -113,9 +113,8 @@ def leaf_commands(command: click.Command, path: str) -> Iterator[tuple[str, clic
         return
     context = click.Context(command)
     for name in command.list_commands(context):
-        found = command.get_command(context, name)
-        assert found is not None
-        yield from leaf_commands(found, f"{path} {name}")
+        if (found := command.get_command(context, name)) is not None:
+            yield from leaf_commands(found, f"{path} {name}")
 
 
 def flags_table(command: click.Command) -> str:

@@ -20,7 +20,6 @@ LOG: Final = logging.getLogger("evalcore.service.requests")
 REQUEST_ID: Final = "X-Request-ID"
 _ACCEPTED_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE: Final = "unmatched"
-_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _FIELDS: Final = "fields"
 
 
@@ -56,13 +55,12 @@ class RequestLog:
             self._note(scope, request_id, status, time.perf_counter() - began)
 
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
-        method = scope["method"] if scope["method"] in _METHODS else "other"
         route = _route(scope)
         level = logging.INFO if status < 500 else logging.ERROR
         if LOG.isEnabledFor(level):
             caller = scope.get("state", {}).get("caller")
             fields = {
-                "method": method,
+                "method": scope["method"],
                 "route": route,
                 "status": status,
                 "ms": round(seconds * 1000, 1),

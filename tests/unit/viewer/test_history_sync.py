@@ -10,12 +10,12 @@ import pytest
 
 from evalcore.storage.local import LocalStore
 from evalcore.viewer.catalogue import Catalogue
-from evalcore.viewer.sync import Commands, HistorySync
+from evalcore.viewer.sync import HistorySync
 
 
 def sync_of(folder: Path) -> HistorySync:
     store = LocalStore(folder)
-    return HistorySync(store, Catalogue(store), Commands())
+    return HistorySync(store, Catalogue(store))
 
 
 def test_a_viewer_that_closes_while_a_sync_begins_waits_for_it(

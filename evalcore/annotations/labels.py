@@ -12,7 +12,7 @@ from typing import Annotated, Final, NamedTuple
 from unicodedata import normalize
 
 import orjson
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError, UsageError
 from evalcore.model.annotation import AnswerForm, Label
@@ -27,6 +27,7 @@ _OBJECT: Final = re.compile(r"annotations/([^/]+)/([0-9a-f]{64})/([^/]+)-([1-9]\
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+@with_config(ConfigDict(defer_build=True))
 @dataclass(frozen=True, slots=True)
 class LabelRecord:
     """One label of one annotator. `at` is ISO 8601 in UTC; `seconds` is how long it took.
@@ -95,7 +96,7 @@ def check_annotator(name: str) -> str:
     return stripped
 
 
-_STORED: Final = TypeAdapter(LabelRecord, config=ConfigDict(defer_build=True))
+_STORED: Final = TypeAdapter(LabelRecord)
 
 
 def encode_label(record: LabelRecord) -> bytes:

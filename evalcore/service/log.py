@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 LOG: Final = logging.getLogger("evalcore.service.requests")
-REQUEST_ID: Final = "X-Request-ID"
 _ACCEPTED_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE: Final = "unmatched"
 _FIELDS: Final = "fields"

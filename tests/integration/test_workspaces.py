@@ -120,12 +120,6 @@ def test_what_hooks_change_is_not_the_targets_doing(bench: Bench) -> None:
     assert change["diff"].endswith(" h\n+t\n")
 
 
-def test_no_secret_of_the_process_stands_in_a_diff(bench: Bench) -> None:
-    bench.write(TEMPLATE, [{"id": "a"}], "k=sk-; echo key=${k}abc123def456ghi > n.txt")
-    bench.run()
-    assert "sk-abc" not in json.dumps(bench.details("a"))
-
-
 def test_tests_take_turns_in_a_shared_workspace(bench: Bench) -> None:
     tests = [{"id": f"t{number}"} for number in range(6)]
     command = (
@@ -209,22 +203,6 @@ def test_a_test_with_its_own_first_hook_has_its_own_workspace(bench: Bench) -> N
     assert places["a"] == places["c"] != places["b"]
 
 
-def test_a_test_with_other_each_hooks_stays_in_the_shared_workspace(bench: Bench) -> None:
-    own = {"hooks": {"before_each": {"command": "echo own >> log"}}}
-    bench.write({"hooks": HOOKS}, [{"id": "a"}, {"id": "b", "workspace": own}], "pwd")
-    bench.run("--concurrency", "1")
-    places = {row["output"] for row in bench.rows().values()}
-    assert len(places) == 1
-    assert bench.log() == [
-        "before_all",
-        "before_each",
-        "after_each",
-        "own",
-        "after_each",
-        "after_all",
-    ]
-
-
 FAILING: list[tuple[str, Json, int, dict[str, str]]] = [
     ("before_all", {"isolation": "shared"}, 4, {"a": "error", "b": "error"}),
     ("before_each", {"isolation": "shared"}, 4, {"a": "error", "b": "error"}),
@@ -251,15 +229,6 @@ def test_a_failing_hook(
     else:
         assert f"the hook {hook} ended with exit code 3: broken" in ended.err
     assert bench.left == []
-
-
-def test_only_the_test_whose_own_hook_fails_ends_in_error(bench: Bench) -> None:
-    failing = {"hooks": {"before_each": {"command": "exit 1"}}}
-    bench.write({"template": "template"}, [{"id": "a"}, {"id": "b", "workspace": failing}])
-    bench.run()
-    assert {case: row["status"] for case, row in bench.rows().items()} == {
-        "a": "completed", "b": "error"
-    }  # fmt: skip
 
 
 def unique_sleep(number: int) -> str:
@@ -412,14 +381,6 @@ def test_repositories_stand_at_their_commits(bench: Bench, origin: Path) -> None
     assert (origin / "f").read_text() == "3\n"
 
 
-def test_a_full_commit_is_checked_out(bench: Bench, origin: Path) -> None:
-    commit = git("rev-parse", "HEAD~2", cwd=origin)
-    repo = {"path": ".", "source": {"type": "git", "url": f"file://{origin}"}, "checkout": commit}
-    bench.write({"repos": [repo]}, [{"id": "a"}], "git rev-parse HEAD; cat f")
-    bench.run()
-    assert bench.rows()["a"]["output"] == f"{commit}\n1"
-
-
 def test_a_commit_that_is_not_there_is_the_tests_error(bench: Bench, origin: Path) -> None:
     repo = {"path": "r", "source": "origin", "checkout": "nowhere"}
     bench.write({"repos": [repo]}, [{"id": "a"}])
@@ -438,13 +399,6 @@ def test_a_given_answer_needs_no_workspace(bench: Bench) -> None:
     bench.write({"hooks": HOOKS}, [{"id": "a", "fixtures": {"output": "x"}}])
     assert bench.run().code == 0
     assert bench.log() == []
-
-
-def test_a_program_beside_the_suite_is_found_from_the_workspace(bench: Bench) -> None:
-    (bench.folder / "agent.py").write_text("import os; print(os.listdir('.'))")
-    bench.write(TEMPLATE, [{"id": "a"}], [sys.executable, "agent.py"])
-    bench.run()
-    assert "a.txt" in bench.rows()["a"]["output"]
 
 
 def test_workers_have_a_shared_workspace_each(bench: Bench) -> None:

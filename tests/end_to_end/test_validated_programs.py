@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,55 +22,39 @@ def graded_by(**grader: Any) -> dict[str, Any]:
     }
 
 
-def answered_by(**target: Any) -> dict[str, Any]:
-    return {
-        "execution": {"target": "t"},
-        "targets": [{"name": "t", **target}],
-        "tests": [{"id": "a", "input": "x", "assertions": [{"type": "equals", "value": "x"}]}],
-    }
-
-
-SUITES = {
-    "grader": graded_by(command=["python3", "graders/lost.py"]),
-    "grader, text": graded_by(command="python3 graders/lost.py --strict"),
-    "grader, cwd": graded_by(command=["./lost.py"], cwd="graders"),
-    "aggregator": {
-        "tests": [
-            {
-                "id": "a",
-                "input": "x",
-                "fixtures": {"output": "x"},
-                "assertions": [
-                    {
-                        "type": "composite",
-                        "assertions": [{"type": "equals", "value": "x"}],
-                        "aggregator": {"type": "code-grader", "command": ["node", "lost.mjs"]},
-                    }
-                ],
-            }
-        ]
-    },
-    "command": answered_by(provider="command", command=["python3", "lost.py", "{prompt}"]),
-    "cli": answered_by(provider="cli", command="python3 lost.py {PROMPT_FILE}"),
+CALLED = {"type": "code-grader", "command": ["node", "lost.mjs"]}
+AGGREGATED = {
+    "type": "composite",
+    "assertions": [{"type": "equals", "value": "x"}],
+    "aggregator": CALLED,
 }
+TARGETS = [
+    {"name": "a", "provider": "command", "command": ["python3", "lost.py", "{prompt}"]},
+    {"name": "b", "provider": "cli", "command": "python3 lost.py {PROMPT_FILE}"},
+]
 
 
-@pytest.mark.parametrize("suite", SUITES.values(), ids=SUITES.keys())
-def test_a_missing_program_is_told_with_its_line(suite: dict[str, Any], tmp_path: Path) -> None:
+def test_missing_programs_are_told_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "graders").mkdir()
     path = tmp_path / "s.eval.yaml"
-    path.write_text(json.dumps(suite, indent=1))
-    line = next(n for n, text in enumerate(path.read_text().split("\n"), 1) if "lost." in text)
+    suite = graded_by(command=["python3", "graders/lost.py"])
+    suite["tests"][0]["assertions"] += [
+        {"type": "code-grader", "command": "python3 graders/lost.py --strict"},
+        {"type": "code-grader", "command": ["./lost.py"], "cwd": "graders"},
+        AGGREGATED,
+    ]
+    asked = {"id": "b", "input": "x", "assertions": [{"type": "equals", "value": "x"}]}
+    suite["tests"].append(asked)
+    more = {"execution": {"targets": ["a", "b"]}, "targets": TARGETS}
+    path.write_text(json.dumps(suite | more, indent=1))
+    wrong = [n for n, text in enumerate(path.read_text().split("\n"), 1) if "lost." in text]
 
-    ended = evalcore("validate", path)
-    assert ended.code == 0, ended.err
-    assert f"line {line}: " in ended.err
-    assert "there is no file '" in ended.err
-
-    ended = evalcore("validate", "--strict", path)
-    assert ended.code == 2, ended.out
-    assert f"{path}:{line}: " in ended.err
-    assert "there is no file '" in ended.err
+    for flags, code in (((), 0), (("--strict",), 2)):
+        ended = evalcore("validate", *flags, path)
+        assert ended.code == code, ended.out
+        told = [line for line in ended.err.splitlines() if "there is no file '" in line]
+        found = sorted(int(re.search(r"(?:line |yaml:)(\d+): ", line)[1]) for line in told)
+        assert found == wrong, ended.err
 
 
 def test_a_program_that_is_there_or_may_be_made_is_none(tmp_path: Path) -> None:

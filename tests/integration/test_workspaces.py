@@ -431,43 +431,36 @@ def test_a_changed_template_is_another_execution(bench: Bench) -> None:
     assert bench.log() == ["ran", "ran"]
 
 
-MISTAKES: list[tuple[str, str, str]] = [
-    (
-        "unknown",
-        "{tempalte: x}",
-        "s.eval.yaml:2: workspace.tempalte: unknown key 'tempalte'. Did you mean",
-    ),
-    ("template", "{template: nowhere}", "workspace.template: there is no folder 'nowhere'"),
-    ("outside", "{template: ../..}", "workspace.template: folder '../..' lies outside"),
-    ("isolation", "{isolation: none}", "workspace.isolation: "),
-    ("idle", "{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each: does nothing"),
-    ("reset", "{path: x, hooks: {after_each: {reset: fast}}}", "workspace.path: is used as it is"),
-    ("hook", "{hooks: {before: {command: x}}}", "workspace.hooks.before: "),
-    ("command", "{hooks: {before_all: {command: []}}}", "workspace.hooks.before_all.command: "),
-    ("timeout", "{hooks: {before_all: {command: x, timeout_ms: 0}}}", "before_all.timeout_ms: "),
-    ("both", "{template: template, path: x}", "workspace.path: is used as it is"),
-    ("per_test", "{path: x, isolation: per_test}", "workspace.path: is one folder for all"),
-    ("repo", "{repos: [{path: ../x, source: y}]}", "workspace.repos[0].path: '../x' leads out"),
-    ("option", "{repos: [{path: x, source: --upload-pack=x}]}", "workspace.repos[0].source: "),
-    (
-        "source",
-        "{repos: [{path: x, source: nope}]}",
-        "workspace.repos[0].source: there is no folder",
-    ),
-    ("file", "nowhere.yaml", "workspace: there is no file 'nowhere.yaml'"),
-]
+MISTAKES = {
+    "unknown": ("{tempalte: x}", "workspace.tempalte: unknown key 'tempalte'. Did you mean"),
+    "template": ("{template: nowhere}", "workspace.template: there is no folder 'nowhere'"),
+    "outside": ("{template: ../..}", "workspace.template: folder '../..' lies outside"),
+    "isolation": ("{isolation: none}", "workspace.isolation: "),
+    "idle": ("{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each: does nothing"),
+    "reset": ("{path: x, hooks: {after_each: {reset: fast}}}", "workspace.path: is used as it is"),
+    "hook": ("{hooks: {before: {command: x}}}", "workspace.hooks.before: "),
+    "command": ("{hooks: {before_all: {command: []}}}", "hooks.before_all.command: "),
+    "timeout": ("{hooks: {before_all: {command: x, timeout_ms: 0}}}", "before_all.timeout_ms: "),
+    "both": ("{template: template, path: x}", "workspace.path: is used as it is"),
+    "per_test": ("{path: x, isolation: per_test}", "workspace.path: is one folder for all"),
+    "repo": ("{repos: [{path: ../x, source: y}]}", "workspace.repos[0].path: '../x' leads out"),
+    "option": ("{repos: [{path: x, source: --upload-pack=x}]}", "workspace.repos[0].source: "),
+    "source": ("{repos: [{path: x, source: nope}]}", "repos[0].source: there is no folder"),
+    "file": ("nowhere.yaml", "workspace: there is no file 'nowhere.yaml'"),
+}
 
 
-@pytest.mark.parametrize(
-    ("workspace", "message"), [m[1:] for m in MISTAKES], ids=[m[0] for m in MISTAKES]
-)
-def test_a_mistake_is_told_with_its_place(bench: Bench, workspace: str, message: str) -> None:
-    text = f"name: s\nworkspace: {workspace}\ntests: [{{id: a, input: x, criteria: y, fixtures: {{output: z}}}}]\n"  # noqa: E501
-    (bench.folder / "s.eval.yaml").write_text(text)
-    ended = evalcore("validate", "s.eval.yaml", cwd=bench.folder)
+def test_mistakes_are_told_with_their_places(bench: Bench) -> None:
+    case = "{id: a, input: x, criteria: y, fixtures: {output: z}}"
+    for name, (workspace, _) in MISTAKES.items():
+        text = f"name: s\nworkspace: {workspace}\ntests: [{case}]\n"
+        (bench.folder / f"{name}.eval.yaml").write_text(text)
+    files = [f"{name}.eval.yaml" for name in MISTAKES]
+    ended = evalcore("validate", *files, cwd=bench.folder)
     assert ended.code == 2
-    assert "s.eval.yaml:2: " in ended.out + ended.err
-    assert message in ended.out + ended.err
+    for name, (_, message) in MISTAKES.items():
+        assert f"{name}.eval.yaml:2: " in ended.err
+        assert message in ended.err, name
 
 
 def test_a_shared_workspace_is_reset_after_each_test(bench: Bench, origin: Path) -> None:

@@ -113,10 +113,6 @@ def calls(folder: Path) -> Counter[str]:
     return Counter(line.split()[0] for line in (folder / "calls").read_text().splitlines())
 
 
-def processes(folder: Path) -> set[str]:
-    return {line.split()[1] for line in (folder / "calls").read_text().splitlines()}
-
-
 def report_of(run: StoredRun) -> dict[str, Any]:
     with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         report: dict[str, Any] = json.loads(view.json())
@@ -347,14 +343,6 @@ def test_a_store_that_fails_three_times_ends_the_run_which_goes_on_later(tmp_pat
     assert calls(tmp_path) == {str(number): 1 + (number == 2) for number in range(6)}
 
 
-def test_a_shard_that_has_a_result_is_not_executed(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=4)
-    run.store.put_if_absent(run.keys.result(2), b"another process's rows")
-    receipts = execute_run(run, options(tmp_path))
-    assert sorted(receipt.shard for receipt in receipts) == [0, 1, 3]
-    assert "2" not in calls(tmp_path)
-
-
 def test_of_two_copies_of_a_shard_one_is_committed(tmp_path: Path) -> None:
     run = planned(tmp_path, number=4)
 
@@ -396,21 +384,6 @@ def test_a_round_begins_once_the_one_before_it_is_committed_and_has_decided_noth
 
 
 # Processes
-
-
-@pytest.mark.multiprocess
-def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=20, plan=PlanOptions(workers=2, single_items=True))
-    ends: list[int] = []
-    execute_run(run, options(tmp_path, workers=2, progress=lambda end: ends.append(end.number)))
-    assert len(processes(tmp_path)) == 2
-    assert sorted(ends) == list(range(20))
-    assert set(calls(tmp_path).values()) == {1}
-    other = tmp_path / "other"
-    other.mkdir()
-    alone = planned(other, number=20)
-    execute_run(alone, options(other))
-    assert stable(run) == stable(alone)
 
 
 @pytest.mark.multiprocess

@@ -178,10 +178,14 @@ WHOLE = {
         ('"é"', "application/json", "iso-8859-1", "\ufffd"),
     ],
     ids=[
-        "half of a pair", "NaN", "byte order mark", "declared", "wrongly declared", "UTF-16",
-        "UTF-16 without a mark", "an unknown charset", "undeclared",
+        "half of a pair",
+        "NaN",
+        "byte order mark",
+        "wrongly declared",
+        "UTF-16",
+        "undeclared",
     ],
-)  # fmt: skip
+)
 def test_a_whole_answer_is_read_as_its_program_reads_it(
     protocol: str, written: str, kind: str, charset: str, text: str
 ) -> None:

@@ -279,7 +279,6 @@ RUNS = {
     "input and context": lambda input, *, context: [input, context.node_id],  # noqa: A006
     "input alone": lambda value: [value, "a"],
     "context first": lambda context, value: [value, context.node_id],
-    # noqa: A006
 }
 
 

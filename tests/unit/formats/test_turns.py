@@ -15,7 +15,6 @@ from evalcore.checks.grading import grade, of_turn
 from evalcore.execution.item import ItemRunner, RunInputs
 from evalcore.execution.row import FinishedItem, with_results
 from evalcore.model.evidence import Evidence, Metrics
-from evalcore.model.identity import case_identity
 from evalcore.model.run import State
 from evalcore.model.suite import Case, ScoreRule
 from evalcore.model.target import DEFAULT_VARIANT
@@ -81,12 +80,6 @@ def test_each_turn_is_asked_with_the_answers_before_it(tmp_path: Path) -> None:
     assert evidence.block_metrics["turn-2"].latency_ms == 4
 
 
-def test_a_window_bounds_the_messages_of_a_turn(tmp_path: Path) -> None:
-    evidence = answered(conversation(tmp_path, "window_size: 1"), tmp_path)
-
-    assert evidence.outputs["turn-3"] == "three of 3"
-
-
 @pytest.mark.parametrize(
     ("fields", "score"),
     [
@@ -124,14 +117,6 @@ def test_turns_after_one_that_fails_are_not_asked(tmp_path: Path) -> None:
     assert item.results[2].message == "not asked: turn-2 did not pass (on_turn_failure: stop)"
 
 
-def test_turns_are_asked_as_long_as_they_pass(tmp_path: Path) -> None:
-    item = executed(tmp_path, STOP, STOPPING % ("one", "two"))
-
-    assert item.evidence is not None
-    assert item.evidence.output == "four"
-    assert (item.score, item.outcome) == (1.0, "passed")
-
-
 def test_a_turn_is_checked_once(tmp_path: Path) -> None:
     count = [sys.executable, "-c", "open('count', 'a').write('x'); print('{\"score\": 1}')"]
     grader = json.dumps({"type": "code-grader", "command": count})
@@ -154,14 +139,6 @@ def test_a_failed_turn_of_a_fixture_says_that_later_turns_do_not_count(tmp_path:
     assert item.results[1].message == "turn-1 did not pass (on_turn_failure: stop)"
 
 
-def test_what_decides_the_next_turn_is_part_of_an_executions_identity(tmp_path: Path) -> None:
-    def identity(fields: str, value: str) -> bytes:
-        return case_identity(conversation(tmp_path, fields, STOPPING % ("one", value)))
-
-    assert identity(STOP, "two") != identity(STOP, "no")
-    assert identity("criteria: c", "two") == identity("criteria: c", "no")
-
-
 def test_a_turn_is_graded_by_what_was_said_until_then(tmp_path: Path) -> None:
     turns = "[{input: one}, {input: two, expected_output: zwei}, {input: three}]"
     case = conversation(tmp_path, turns=turns)
@@ -174,12 +151,6 @@ def test_a_turn_is_graded_by_what_was_said_until_then(tmp_path: Path) -> None:
     assert [message["content"] for message in turn.input] == ["s", "one", "one of 2", "two"]
     assert turn.expected_output == "zwei"
     assert [message["content"] for message in evidence.details["messages"]] == ["two of 4"]
-
-
-def test_criteria_alone_grade_the_whole_conversation(tmp_path: Path) -> None:
-    case = conversation(tmp_path, "criteria: kind", turns="[{input: one}]")
-
-    assert [(each.type, each.block) for each in case.assertions] == [("llm-grader", "conversation")]
 
 
 def test_turns_stand_in_the_plan(tmp_path: Path) -> None:

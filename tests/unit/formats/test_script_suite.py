@@ -50,7 +50,7 @@ STATEMENTS = {
     "an unknown tool": (
         "{call: nothing}",
         "do.call",
-        "there is no tool 'nothing'. Known: f_beta_score, linear_score, t.",
+        "there is no tool 'nothing'. Known: t.",
     ),
     "catch of a number": ("{call: t, catch: 5}", "do.catch", "the name of an exception class"),
     "if without then": ("{if: x}", "do.then", "is required"),

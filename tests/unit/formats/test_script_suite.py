@@ -360,7 +360,7 @@ def test_a_suite_that_loads_fits_its_schema(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "statement", [case[0] for name, case in STATEMENTS.items() if "syntax" not in name][:5]
+    "statement", [case[0] for case in STATEMENTS.values()][:4]
 )
 def test_a_statement_that_does_not_load_does_not_fit_the_schema(statement: str) -> None:
     document = yaml.safe_load(one_test(statement))

@@ -359,9 +359,7 @@ def test_a_suite_that_loads_fits_its_schema(path: Path) -> None:
     Draft202012Validator(schema).validate(yaml.safe_load(path.read_text("utf-8")))
 
 
-@pytest.mark.parametrize(
-    "statement", [case[0] for case in STATEMENTS.values()][:4]
-)
+@pytest.mark.parametrize("statement", [case[0] for case in STATEMENTS.values()][:4])
 def test_a_statement_that_does_not_load_does_not_fit_the_schema(statement: str) -> None:
     document = yaml.safe_load(one_test(statement))
 

@@ -224,7 +224,6 @@ MISTAKES = {
     "nodes of another kind": ({"flow": {"nodes": {"a": 1}}}, "^nodes: expected a list"),
     "a key of the flow": ({"flow": {"nodes": [node("a")], "steps": 1}}, "unknown key 'steps'"),
     "no id": (nodes({"type": "say"}), "^nodes.0..id: is required"),
-    # type: ignore[arg-type]
     "an id twice": (nodes(node("a"), node("a")), "two nodes have the id 'a'"),
     "to nowhere": (
         nodes(node("main"), edges=[edge("main", "mian")]),

@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import math
 import operator
 import re
 import string
@@ -433,7 +434,7 @@ def _parse_json(text: Any, ignore_error: Any = False) -> Any:
 
 def _print_json(value: Any, pretty: Any = False) -> str:
     """Return the value as JSON, indented if it is to be pretty; what JSON lacks is its text."""
-    tree = _json_tree(_data("print_json", value), None)
+    tree = json_tree(_data("print_json", value))
     return json.dumps(tree, ensure_ascii=False, indent=2 if pretty else None)
 
 
@@ -445,7 +446,7 @@ def _as_yaml(value: Any, trim: Any = None) -> str:
         def ignore_aliases(self, _: Any) -> bool:
             return True
 
-    tree = _json_tree(_data("as_yaml", value), trim if isinstance(trim, int) and trim > 0 else None)
+    tree = json_tree(_data("as_yaml", value), trim if isinstance(trim, int) and trim > 0 else None)
     text: str = yaml.dump(tree, Dumper=Writer, allow_unicode=True, sort_keys=False, width=1 << 30)
     return text if isinstance(value, (dict, list, tuple)) else text.removesuffix("...\n")
 
@@ -457,21 +458,23 @@ def _data(name: str, value: Any) -> Any:
     return value
 
 
-def _json_tree(value: Any, longest: int | None) -> Any:
+def json_tree(value: Any, longest: int | None = None) -> Any:
     """Return the value of JSON's types only; what else there is as its text."""
     if isinstance(value, str):
         is_long = longest is not None and len(value) > longest
         return f"{value[:longest]}…" if is_long else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, Mapping):
         return {
-            to_text(key) if isinstance(key, (tuple, frozenset)) else _json_tree(key, longest):
-            _json_tree(each, longest)
+            to_text(key) if isinstance(key, (tuple, frozenset)) else json_tree(key, longest):
+            json_tree(each, longest)
             for key, each in value.items()
         }  # fmt: skip
-    if isinstance(value, (list, tuple, *_SETS)):
-        return [_json_tree(each, longest) for each in _items(value)]
+    if isinstance(value, (list, tuple, range, *_SETS)):
+        return [json_tree(each, longest) for each in _items(value)]
     return to_text(value)
 
 

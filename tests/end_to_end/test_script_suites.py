@@ -369,27 +369,29 @@ def test_tools_of_a_real_mcp_server_are_called(tmp_path: Path) -> None:
     write(tmp_path, {"server.py": SERVER})
     script = f"""
         mcp:
-          calculator: {{transport: stdio, command: {sys.executable}, args: [server.py],
-                       auto_import_scope: shared}}
+          calculator: {{transport: stdio, command: {sys.executable}, args: [server.py]}}
     """
     suite = """
         shared:
-          tools: [{import_tool: "mcp:calculator/add"}, {import_tool: "mcp:calculator/fail"}]
+          tools:
+            - {import_tool: "mcp:calculator/add"}
+            - {import_tool: "mcp:calculator/fail"}
+            - {import_tool: "mcp:calculator/greet", name: hello}
+            - {import_tool: "mcp:calculator/nothing"}
         suites:
           s:
             tests:
               structured: {do: [{call: add, params: {a: 1, b: 2}}, {eval: "${_ / 10}"}]}
-              automatic: {do: [{call: calculator_greet, params: {name: you}},
-                               {eval: "${_ == 'hello you'}"}]}
+              named: {do: [{call: hello, params: {name: you}}, {eval: "${_ == 'hello you'}"}]}
               failing: {do: {call: fail}}
               caught: {do: [{call: fail, catch: ToolException}, {eval: "${_ is None}"}]}
-              unknown: {do: {call: calculator_nothing}}
+              unknown: {do: {call: nothing}}
     """
     ended = run(tmp_path, script=script, suite=suite)
 
     assert scores(ended) == {
         "s/structured": 0.3,
-        "s/automatic": 1.0,
+        "s/named": 1.0,
         "s/failing": 0.0,
         "s/caught": 1.0,
         "s/unknown": 0.0,

@@ -205,22 +205,26 @@ async def script_result(
     code, failures = compile_script(source), list[Exception]()
     used = {name: scope[name] for name in code.names if name in scope and name not in tools}
     _check_data(used, "script")
-    loop, clock, left = asyncio.get_running_loop(), asyncio.timeout(SECONDS), SECONDS
+    loop, clock = asyncio.get_running_loop(), asyncio.timeout(SECONDS)
+    left, entered = SECONDS, 0
 
     @contextmanager
     def stopped() -> Iterator[None]:
-        nonlocal left
-        left = (clock.when() or loop.time()) - loop.time()
-        clock.reschedule(None)
+        nonlocal left, entered  # a tool may be asked for before it is known that the code is loaded
+        if not entered:
+            left = (clock.when() or loop.time()) - loop.time()
+            clock.reschedule(None)
+        entered += 1
         try:
             yield
         finally:
-            if not clock.expired():
+            entered -= 1
+            if not entered and not clock.expired():
                 clock.reschedule(loop.time() + left)
 
     async def answer(name: str, value: Any) -> Any:
         values, named = decode(value)
-        with stopped():  # the script waits for one tool at a time
+        with stopped():
             try:
                 return await tools[name](*values, **named)
             except Exception as error:  # of a tool; it is raised where the script is awaited

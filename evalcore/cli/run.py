@@ -18,7 +18,7 @@ from evalcore.cli.options import (
     suite_options,
     verbose_option,
 )
-from evalcore.isolation.mode import ISOLATIONS
+from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY, Mode
 
 _WORDS: Final = "evalcore.words"
@@ -124,7 +124,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @import_option
 @click.option(
     "--isolation",
-    type=click.Choice(ISOLATIONS),
+    type=click.Choice([str(each) for each in Isolation]),
     help="Where the suite's Python runs: worker processes, or this one.  [process]",
 )
 @click.option(

@@ -76,34 +76,6 @@ def test_json_lines_have_the_fields_of_the_page(exported: Path) -> None:
     assert (exported / "store" / results).is_file()
 
 
-GRADED = """
-name: graded
-tests:
-  - id: a
-    input: x
-    fixtures: {output: x}
-    assertions:
-      - {type: code-grader, command: "cat answer.json"}
-      - {type: contains, value: x}
-"""
-
-
-def test_rows_hold_what_a_grader_found(tmp_path: Path) -> None:
-    answer = {
-        "score": 1,
-        "assertions": [{"text": "one", "passed": True, "evidence": "e"}],
-        "details": {"k": [1]},
-    }
-    (tmp_path / "answer.json").write_text(json.dumps(answer))
-    (tmp_path / "graded.eval.yaml").write_text(GRADED)
-    assert export(tmp_path / "graded.eval.yaml", "x.jsonl", "x.csv", "x.parquet").code == 0
-    program, contains = json.loads((tmp_path / "x.jsonl").read_text())["scores"]
-    assert program["assertions"] == answer["assertions"]
-    assert program["details"]["grader"]["details"] == {"k": [1]}
-    assert contains["assertions"] == [{"text": "x", "passed": True, "evidence": None}]
-    assert contains["details"]["grader"] is None
-
-
 def test_parquet_and_csv_hold_the_same_rows(exported: Path) -> None:
     table = duckdb.sql(f"FROM '{exported}/x.parquet'")
     assert table.columns == FIELDS
@@ -187,27 +159,6 @@ def test_an_export_that_fails_after_the_run_does_not_hide_its_decision(
     ended = evalcore(*command, store=tmp_path / "store", cwd=tmp_path)
     assert (ended.code, len(ended.lines)) == (code, 1)
     assert "File name too long" in ended.err
-
-
-def test_iterations_have_a_spread(suite: Path) -> None:
-    (suite.parent / "flaky.py").write_text(
-        "calls = 0\ndef fn(input):\n    global calls\n    calls += 1\n"
-        "    return 'yes' if calls % 5 else 'no'\n"
-    )
-    path = suite.parent / "t.eval.yaml"
-    path.write_text(
-        "targets: [{name: default, provider: python, callable: 'flaky:fn'}]\n"
-        "execution: {trials: {count: 10, strategy: pass_all_k, k: 2}, workers: 1}\n"
-        "tests: [{id: a, input: x, assertions: [{type: equals, value: 'yes'}]}]\n"
-    )
-    report = evalcore("run", path, "--json", store=suite.parent / "store").report
-    (case,) = report["cases"]
-    spread = case["spread"]
-    assert case["score"] == pytest.approx(28 / 45)
-    assert (spread["iterations"], spread["passed"], spread["flaky"]) == (10, 8, True)
-    assert spread["stdev"] == pytest.approx(0.421637)
-    assert spread["pass_rate"]["low"] == pytest.approx(0.490162, abs=1e-6)
-    assert spread["pass_rate"]["high"] == pytest.approx(0.943318, abs=1e-6)
 
 
 def test_rows_have_input_output_metrics_and_tags(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.capture.calls import (
+from evalcore.capture.writer import (
     LARGEST_CAPTURE_BYTES,
     WRITTEN,
     CaptureCall,

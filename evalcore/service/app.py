@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from evalcore.service import evals, files, results, runs, workflow_runs, workflows
+from evalcore.service import evals, files, runs, workflows
 from evalcore.service.auth import OpenGuard
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -52,9 +52,8 @@ _ROUTERS: Final = (
     operations,
     files.router,
     runs.router,
-    results.router,
     evals.router,
-    workflow_runs.router,
+    workflows.runs_router,
     workflows.router,
 )
 

@@ -588,7 +588,7 @@ def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str)
         read = adapter(model).validate_python(dict(written))
         return declared(**{name: getattr(read, name) for name in read.model_fields_set})
     except ValidationError as error:
-        mistakes = [_parameter_mistake(*each) for each in explain(error, written, model)]
+        mistakes = [parameter_mistake(*each) for each in explain(error, written, model)]
         # A misspelt key is the mistake, not what it leaves missing.
         unknown = [each for each in mistakes if each.startswith("unknown key")]
         raise ParameterError(f"{label}: {'; '.join(unknown or mistakes)}") from None
@@ -596,7 +596,8 @@ def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str)
         raise ParameterError(f"{label}: {error}") from None
 
 
-def _parameter_mistake(loc: Loc, message: str) -> str:
+def parameter_mistake(loc: Loc, message: str) -> str:
+    """Return a mistake of `explain` as a clause that names the parameter."""
     if message.startswith("unknown key"):
         return message if " " in message.removeprefix("unknown key ") else f"{message} It has none."
     return f"'{path_text(loc)}'{'' if message.startswith(('is ', 'must ')) else ':'} {message}"

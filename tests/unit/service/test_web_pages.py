@@ -213,3 +213,10 @@ def test_without_tokens_pagesare_open_on_this_machine_and_closed_to_web_pages(
         assert client.get("/ui/", headers={"Host": "attacker.example"}).status_code == 403
         foreign = {"Origin": "https://attacker.example"}
         assert client.post("/ui/sign-out", headers=foreign).status_code == 403
+
+
+def test_metrics_name_pagesby_their_template(pages: Pages) -> None:
+    pages.get(f"/ui/runs/{pages.run}", pages.token)
+    text = pages.client.get("/metrics").text
+    assert 'route="/ui/runs/{run_id}"' in text
+    assert 'route="/runs/{run_id}"' not in text

@@ -108,7 +108,7 @@ class Story:
 def tell_all(story: Story, paused: Story) -> None:
     """Tell the whole story; `paused` is of a service that executes nothing."""
     tell = story.tell
-    for operation in ("operations_healthz", "operations_readyz"):
+    for operation in ("operations_healthz", "operations_readyz", "operations_metrics"):
         tell(operation)
     pdf = {"file": ("invoice.pdf", b"%PDF-1.7", "application/pdf")}
     file = tell("files_upload", files=pdf)

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import orjson
 
-from evalcore.capture.writer import (
+from evalcore.capture.calls import (
     LARGEST_CAPTURE_BYTES,
     WRITTEN,
     CaptureCall,

@@ -21,12 +21,8 @@ from uuid import UUID
 
 import orjson
 
-from evalcore.capture.writer import (
-    LARGEST_CAPTURE_BYTES,
-    PROCESS_WRITER,
-    CaptureCall,
-    CaptureSource,
-)
+from evalcore.capture.calls import LARGEST_CAPTURE_BYTES, CaptureCall, CaptureSource
+from evalcore.capture.writer import PROCESS_WRITER
 from evalcore.errors import UsageError
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evalcore.model.suite import Quarantine
 from evalcore.model.summary import FailedAssertion, Failure, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
@@ -50,18 +49,16 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {counted(unlisted, 'more regression')} (report.json has the list)"
-    failures = view.failures(most * EQUAL_FAILURES)
-    groups = equal_failures(failures, report.quarantine)[:most]
-    if regressions and groups:
+    failures = [failure for failure in view.failures(most) if failure.status != "skipped"]
+    if regressions and failures:
         yield None, ""
-    for group in groups:
-        yield from render_failures(*group, style)
+    for failure in failures:
+        yield from render_failure(failure, quarantine_mark(report.quarantine, failure.case), style)
     counts = report.summary.counts
-    listed = sum(len(equal) for _, equal in groups)
-    unlisted = counts.planned - counts.passed - counts.skipped - listed
+    unlisted = counts.planned - counts.passed - counts.skipped - len(failures)
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
-    if groups or regressions:
+    if failures or regressions:
         yield None, ""
     yield from render_summary(view, style)
 
@@ -211,65 +208,22 @@ class Style(NamedTuple):
             yield colour, " " * (indent + hanging * (number > 0)) + line
 
 
-EQUAL_FAILURES: Final = 20
-"""How many failures are read for each group that is shown."""
-_NAMED: Final = 5
-
-
-def equal_failures(
-    failures: Sequence[Failure], quarantine: Quarantine
-) -> list[tuple[str, list[Failure]]]:
-    """Return failures in groups of equal ones with their mark, by their first.
-
-    Skipped items are left out.
-    """
-    groups: dict[tuple[Failure, str], list[Failure]] = {}
-    for failure in failures:
-        if failure.status != "skipped":
-            mark = quarantine_mark(quarantine, failure.case)
-            shown = tuple(map(_as_shown, failure.assertions))
-            why = failure._replace(case="", variant="", iteration=0, output=None, assertions=shown)
-            groups.setdefault((why, mark), []).append(failure)
-    return [(mark, equal) for (_, mark), equal in groups.items()]
-
-
-def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
-    """Return an assertion without the texts that are shown of failed ones only."""
-    if assertion.outcome == "failed":
-        return assertion
-    return assertion._replace(expected=None, actual=None)
-
-
-def render_failures(mark: str, equal: Sequence[Failure], style: Style) -> Iterator[Line]:
-    """Yield which items did not pass, then their reason once."""
-    failure = equal[0]
+def render_failure(failure: Failure, mark: str, style: Style) -> Iterator[Line]:
+    """Yield which item did not pass, and why; `mark` stands behind its outcome."""
+    iteration = f" iteration {failure.iteration}" if failure.iteration else ""
+    name = f"{failure.case} [{failure.variant}]{iteration}"
     ended = failure.status == "completed"
     outcome = str(failure.outcome) if ended else failure.status
     score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
     mark = f"{cut_mark(failure.finish_reason)}{mark}"
-    yield from style.lines(f"{sign} {_items(equal)}: {outcome}{score}{mark}", colour, hanging=2)
+    yield from style.lines(f"{sign} {name}: {outcome}{score}{mark}", colour, hanging=2)
     if not ended or not failure.assertions:
         for reason in failure_reasons(failure):
             yield from style.lines(reason, indent=4)
         return
     for assertion in failure.assertions:
         yield from _assertion(assertion, style)
-
-
-def _items(failures: Sequence[Failure]) -> str:
-    """Return what items are called: of one its case, variant and iteration, else their number."""
-    names: dict[str, int] = {}
-    for failure in failures:
-        name = f"{failure.case} [{failure.variant}]"
-        names[name] = names.get(name, 0) + 1
-    first = failures[0]
-    if len(failures) == 1:
-        iteration = f" iteration {first.iteration}" if first.iteration else ""
-        return f"{first.case} [{first.variant}]{iteration}"
-    listed = [f"{name} × {n}" if n > 1 else name for name, n in names.items()]
-    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
-    return f"{len(failures)} items ({', '.join(listed[:_NAMED])}{more})"
 
 
 def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:

@@ -31,7 +31,6 @@ from evalcore.wording import Loc, describe, suggest
 VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
-_REASONING: Final = ("strip", "keep")
 # The names that LangChain has for some of them.
 _NAMED: Final = {"google_genai": "google", "mistralai": "mistral", "together": "togetherai"}
 _RENAMED: Final = {
@@ -65,15 +64,11 @@ _OWN: Final = ("name", *(key for key in WrittenModel.model_fields if key != "mod
 
 
 class ModelEntry(NamedTuple):
-    """A model: its protocol and the options of a chat model; calls per minute if it says so.
-
-    `reasoning` says whether answers keep the reasoning before them.
-    """
+    """A model: its protocol and the options of a chat model; calls per minute if it says so."""
 
     protocol: str
     options: dict[str, Any]
     requests_per_minute: float | None = None
-    reasoning: str = "keep"
 
 
 def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dict[str, Any]]:
@@ -148,9 +143,7 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
 
     from evalcore.providers.chat import ChatOptions
 
-    options, reasoning = model_entry(entry).options, model_entry(entry).reasoning
-    if reasoning not in _REASONING:
-        mistakes.add((*loc, "reasoning"), f"expected 'strip' or 'keep', got {describe(reasoning)}")
+    options = model_entry(entry).options
     key = options.get("api_key")
     if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
         message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
@@ -180,8 +173,6 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
     parameters: dict[str, Any] = {}
     for key, value in flat.items():
         name = _RENAMED.get(key, key)
-        if name == "reasoning" and isinstance(value, str):
-            continue  # any other value is a parameter of the provider
         if key in _DROPPED or value is None:
             continue
         if name in ChatOptions.model_fields:
@@ -196,13 +187,7 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}
     rate = (entry.get("rate_limiter") or {}).get("requests_per_second")
     per_minute = rate * 60 if isinstance(rate, int | float) and rate > 0 else None
-    reasoning = flat.get("reasoning")
-    return ModelEntry(
-        provider if provider in PROTOCOLS else "openai",
-        options,
-        per_minute,
-        reasoning if isinstance(reasoning, str) else "keep",
-    )
+    return ModelEntry(provider if provider in PROTOCOLS else "openai", options, per_minute)
 
 
 def merged_models(
@@ -297,7 +282,7 @@ class ModelTool(WaitingTool):
         tools, texts = tuple(map(_described, self.tools, self.tools.values())), []
         for _ in range(_MOST_TURNS):
             request = chat.request(messages, parameters=parameters, tools=tools)
-            reply = chat.read(await run.complete(request))
+            reply = await run.complete(request)
             if reply.text:
                 texts.append(reply.text)
             if not reply.tool_calls or not self.tools:

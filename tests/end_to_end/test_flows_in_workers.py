@@ -138,26 +138,6 @@ def test_a_model_call_of_a_function_is_recorded_and_replayed(
     assert server.stats() == calls
 
 
-@pytest.mark.parametrize(
-    ("function", "isolation", "reasoning", "said"),
-    [
-        ("asks_named", {}, "strip", "said Rome"),
-        ("asks_named_sync", {}, "keep", "said <think>Berlin?</think> Rome"),
-        ("asks_named", {"isolation": "inline"}, "keep", "said <think>Berlin?</think> Rome"),
-        ("asks_named_sync", {"isolation": "inline"}, "strip", "said Rome"),
-    ],
-)
-def test_a_model_that_a_function_asks_strips_its_reasoning(
-    folder: Path, function: str, isolation: Json, reasoning: str, said: str
-) -> None:
-    with model_server(script=lambda _: "<think>Berlin?</think> Rome") as thinking:
-        model = {"name": "named", "provider": "openai", "model": "m", "reasoning": reasoning}
-        flow = {"callable": f"flows_here:{function}", **isolation}
-        item = run(folder, flow, thinking, targets=[model])
-
-    assert item["assertions"][0]["actual"] == said
-
-
 def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     text = json.dumps(
         {

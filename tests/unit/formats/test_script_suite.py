@@ -162,11 +162,6 @@ CONFIGS = {
         "config.models.default.temperature",
         "valid number",
     ),
-    "reasoning of an unknown kind": (
-        "{models: {default: {reasoning: stripped}}}",
-        "config.models.default.reasoning",
-        "expected 'strip' or 'keep', got 'stripped'",
-    ),
     "models in a text": ("{models: default}", "config.models", "expected a list of models"),
     "data in a list": ("{data: [1]}", "config.data", "expected a mapping of data"),
 }

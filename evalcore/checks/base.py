@@ -228,14 +228,13 @@ class AssertionValueError(ValueError):
 
 
 class Fault(NamedTuple):
-    """What is wrong with a stored field, known without an output: a mistake, or only a warning.
+    """What is wrong with a stored field, known without an output.
 
     `path` begins with the field's name.
     """
 
     path: Loc
     message: str
-    is_warning: bool = False
 
 
 class Reader(Protocol):

@@ -38,9 +38,9 @@ class Member(NamedTuple):
     verdict: Verdict
 
     @property
-    def met(self) -> bool:
-        """Whether it passed, and what it requires of itself is there."""
-        return self.verdict.outcome is Outcome.PASSED and self.reaches_required
+    def passed(self) -> bool:
+        """Whether it passed."""
+        return self.verdict.outcome is Outcome.PASSED
 
     @property
     def reaches_required(self) -> bool:
@@ -127,10 +127,7 @@ class Composite(Check):
 
     async def _aggregated(self, members: Sequence[Member], subject: Subject) -> Verdict:
         aggregator, threshold = self.aggregator, self.threshold
-        aspects = [
-            aspect(_member_text(member), member.verdict.outcome is Outcome.PASSED)
-            for member in members
-        ]
+        aspects = [aspect(_member_text(member), member.passed) for member in members]
         match aggregator.type:
             case "code":
                 return await self._by_program(members, subject)
@@ -219,16 +216,24 @@ def _mean(weights: Mapping[str, float], members: Sequence[Member]) -> float:
 
 
 def _results(members: Sequence[Member]) -> dict[str, Any]:
+    """Return the results for a program or a judge."""
     return {
         member.assertion.name: {
-            "type": member.assertion.type,
-            "score": member.verdict.score,
-            "verdict": "pass" if member.met else "fail",
-            "weight": member.assertion.weight,
-            "message": member.verdict.message,
+            **_described(member),
+            "verdict": "pass" if member.passed and member.reaches_required else "fail",
             "assertions": list((member.verdict.details or {}).get("assertions", ())),
         }
         for member in members
+    }
+
+
+def _described(member: Member) -> dict[str, Any]:
+    assertion, verdict = member
+    return {
+        "type": assertion.type,
+        "score": verdict.score,
+        "weight": assertion.weight,
+        "message": verdict.message,
     }
 
 
@@ -243,11 +248,8 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
     details["scores"] = [
         {
             "name": member.assertion.name,
-            "type": member.assertion.type,
-            "score": member.verdict.score,
-            "weight": member.assertion.weight,
+            **_described(member),
             "outcome": str(member.verdict.outcome),
-            "message": member.verdict.message,
             **({"details": member.verdict.details} if member.verdict.details else {}),
         }
         for member in members
@@ -257,19 +259,18 @@ def _with_members(verdict: Verdict, members: Sequence[Member]) -> Verdict:
         for member in members
         if not member.reaches_required or (member.verdict.details or {}).get("failed_required")
     ]
-    measured = verdict.outcome in (Outcome.PASSED, Outcome.FAILED)
-    if failed and measured:
+    if failed and verdict.outcome in (Outcome.PASSED, Outcome.FAILED):
         details["failed_required"] = failed
         message = one_line(f"required and not met: {', '.join(failed)}")
         verdict = verdict._replace(outcome=Outcome.FAILED, message=message)
     verdicts = [verdict, *(member.verdict for member in members)]
-    usages = [usage for each in verdicts if (usage := (each.details or {}).get("token_usage"))]
-    if usages:
+    noted = [each.details for each in verdicts if each.details]
+    if usages := [each["token_usage"] for each in noted if "token_usage" in each]:
         names = dict.fromkeys(("input", "output", *(name for usage in usages for name in usage)))
-        sums = {name: sum(usage.get(name) or 0 for usage in usages) for name in names}
-        details["token_usage"] = sums
-    unpriced = {name for each in verdicts for name in (each.details or {}).get("unpriced") or ()}
-    if unpriced:
+        details["token_usage"] = {
+            name: sum(usage.get(name) or 0 for usage in usages) for name in names
+        }
+    if unpriced := {name for each in noted for name in each.get("unpriced", ())}:
         details["unpriced"] = sorted(unpriced)
     costs = [each.cost_usd for each in verdicts if each.cost_usd is not None]
     times = [each.latency_ms for each in verdicts if each.latency_ms is not None]

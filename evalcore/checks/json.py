@@ -118,9 +118,9 @@ def check_schema(schema: Any, regex_timeout_s: float) -> None:
 
 
 def schema_faults(schema: Any) -> list[Fault]:
-    """Return what makes the schema none, with its places; as a warning that it says nothing.
+    """Return what makes the schema none, with its places.
 
-    A mistake is an invalid schema, a pattern that is none, a `$ref` to what is not in it.
+    That is an invalid schema, a pattern that is none, a `$ref` to what is not in it.
     """
     from referencing import Registry
     from referencing.jsonschema import DRAFT202012, specification_with
@@ -135,54 +135,40 @@ def schema_faults(schema: Any) -> list[Fault]:
         root = specification.create_resource(json.loads(text))
         resolver = Registry().resolver_with_root(root)
         contents = root.contents if isinstance(schema, dict) else {}
-        faults = list(_faults_in(contents, (), specification, resolver))
+        return list(_faults_in(contents, (), specification, resolver))
     except SchemaProblem as problem:
         return [Fault(problem.path, str(problem))]
     except (RecursionError, ValueError) as error:  # an `$id` that is no address
         return [Fault((), f"the schema cannot be applied: {describe_error(error)}")]
-    if isinstance(schema, dict) and draft.VALIDATORS.keys().isdisjoint(schema):
-        # Its keys are those of an example.
-        name = next(iter(schema), "name")
-        hint = f"write {{type: object, properties: {{{name}: {{type: …}}}}, required: [{name}]}}"
-        message = f"the schema has no keyword, so that any JSON passes; {hint}"
-        return [Fault((), message, is_warning=True), *faults]
-    return faults
 
 
 _DATA: Final = frozenset({"const", "default", "enum", "example", "examples"})
+_REFERENCES: Final = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 
 
 def _faults_in(value: Any, path: Loc, specification: Any, resolver: Any) -> Iterator[Fault]:
     """Yield the patterns that are none and the references that lead nowhere."""
+    from referencing.exceptions import Unresolvable
+
     members = value.items() if isinstance(value, dict) else enumerate(value)
     if isinstance(value, dict) and isinstance(value.get("$id"), str) and path:
         resolver = resolver.in_subresource(specification.create_resource(value))
     for key, member in members:
         place = (*path, key)
-        if isinstance(member, str):
-            if (problem := _text_problem(key, member, resolver)) is not None:
-                yield Fault(place, problem)
-        elif isinstance(member, dict | list) and key not in _DATA:
-            for expression in member if key == "patternProperties" else ():
-                if (problem := _text_problem("pattern", expression, resolver)) is not None:
-                    yield Fault((*place, expression), problem)
+        texts = {place: member} if isinstance(member, str) and key == "pattern" else {}
+        if isinstance(member, dict | list) and key not in _DATA:
+            texts = {(*place, each): each for each in member if key == "patternProperties"}
             yield from _faults_in(member, place, specification, resolver)
-
-
-def _text_problem(key: str | int, text: str, resolver: Any) -> str | None:
-    """Return what is wrong with a text of a schema: a pattern or a reference."""
-    from referencing.exceptions import Unresolvable
-
-    try:
-        if key == "pattern":
-            compile_pattern(text)
-        elif key in {"$ref", "$dynamicRef", "$recursiveRef"}:
-            resolver.lookup(text)
-    except PatternError as error:
-        return f"a pattern of the schema: {error}"
-    except (Unresolvable, ValueError):
-        return _not_in_it(text)
-    return None
+        for at, expression in texts.items():
+            try:
+                compile_pattern(expression)
+            except PatternError as error:
+                yield Fault(at, f"a pattern of the schema: {error}")
+        if isinstance(member, str) and key in _REFERENCES:
+            try:
+                resolver.lookup(member)
+            except (Unresolvable, ValueError):
+                yield Fault(place, _not_in_it(member))
 
 
 def _not_in_it(ref: str) -> str:
@@ -344,20 +330,15 @@ def _malformed(transform: str, error: Exception) -> TransformError:
     return TransformError(f"malformed transform {quote(transform)}: {reason}")
 
 
-_TOKENS: Final = dict(
-    zip(
-        ("YYYY", "MMMM", "MMM", "MM", "DD", "HH", "mm", "ss", "YY", "Z"),
-        ("%Y", "%B", "%b", "%m", "%d", "%H", "%M", "%S", "%y", "%z"),
-        strict=True,
-    )
+_TOKENS: Final = {
+    **{"YYYY": "%Y", "MMMM": "%B", "MMM": "%b", "MM": "%m", "DD": "%d"},
+    **{"HH": "%H", "mm": "%M", "ss": "%S", "YY": "%y", "Z": "%z"},
+}
+_ONE_READING: Final = (
+    *("%Y-%m-%d", "%Y/%m/%d", "%d-%b-%Y", "%d-%B-%Y", "%d %b %Y", "%d %B %Y"),
+    *("%B %d, %Y", "%b %d, %Y"),
 )
-_YEAR_FIRST: Final = ("YYYY-MM-DD", "YYYY/MM/DD")
-_NAMED_MONTHS: Final = (
-    *("DD-MMM-YYYY", "DD-MMMM-YYYY", "DD MMM YYYY", "DD MMMM YYYY"),
-    *("MMMM DD, YYYY", "MMM DD, YYYY"),
-)
-_MONTH_FIRST: Final = ("MM/DD/YYYY", "MM-DD-YYYY")
-_DAY_FIRST: Final = ("DD/MM/YYYY", "DD-MM-YYYY", "DD.MM.YYYY")
+_TWO_READINGS: Final = ("%m/%d/%Y", "%m-%d-%Y", "%d/%m/%Y", "%d-%m-%Y", "%d.%m.%Y")
 _NUMERIC: Final = re.compile(r"(?:DD|MM|%d|%m)[-/.](?:DD|MM|%d|%m)")
 _BLOCK: Final = re.compile(r"```(?:json)?[ \t]*\r?\n(.*?)\r?\n?```", re.DOTALL)
 
@@ -520,21 +501,13 @@ def _day(value: Any, formats: Sequence[str] | None) -> date | None:
     if not isinstance(value, str):
         return None
     text = " ".join(value.split())
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(text).date()
-    except ValueError:
-        pass
     ordered = any(_NUMERIC.match(written) for written in formats or ())
-    for written in (
-        *(formats or ()),
-        *_YEAR_FIRST,
-        *_NAMED_MONTHS,
-        *(() if ordered else (*_MONTH_FIRST, *_DAY_FIRST)),
-    ):
-        try:
-            return datetime.strptime(text, _strptime(written)).date()
-        except ValueError:
-            continue
+    named = [_strptime(written) for written in formats or ()]
+    for form in (*named, *_ONE_READING, *(() if ordered else _TWO_READINGS)):
+        with suppress(ValueError):
+            return datetime.strptime(text, form).date()
     return None
 
 

@@ -31,10 +31,9 @@ from evalcore.judging.panel import (
     Vote,
     grade_by_rubric,
     grade_freely,
-    passes,
     prompt_digest,
 )
-from evalcore.judging.prompts import conversation_text, expected_text, variables_of
+from evalcore.judging.prompts import ALIASES, conversation_text, expected_text, variables_of
 from evalcore.model.assertion import Outcome, Verdict, broken
 from evalcore.model.scoring import reaches
 from evalcore.shapes import (
@@ -178,44 +177,34 @@ def material_of(
     assertion's own.
     """
     case, folder = subject.case, subject.context.folder
+    metadata, named = case.metadata, () if prompt is None else variables_of(prompt)
     texts = {
         "input": conversation_text(with_file_texts(case.input, folder)),
         "output": subject.output,
         "expected_output": expected_text(with_file_texts(case.expected_output, folder)),
         "criteria": case.criteria or "",
-        **(more or {}),
     }
-    if prompt is None or prompt.startswith(DEFAULT_PROMPT):
-        if case.metadata:
-            texts["metadata"] = json_text(dict(case.metadata))
-        texts["tool_calls"] = _up_to_the_limit(_calls_text(subject))
-        texts["file_changes"] = _up_to_the_limit(unified_diff(subject.evidence) or "")
-    for name in () if prompt is None else variables_of(prompt):
-        if name not in texts:
-            texts[name] = _value(name, subject, texts)
+    unasked: dict[str, str] = {}
+    if metadata or not set(named).isdisjoint(ALIASES["metadata"]):
+        unasked["metadata"] = json_text(dict(metadata))
+    unasked["tool_calls"] = "\n".join(map(json_text, tool_calls_of(subject.evidence)))
+    unasked["file_changes"] = unified_diff(subject.evidence) or ""
+    for name, text in unasked.items():
+        if not set(named).isdisjoint(ALIASES[name]):
+            texts[name] = text
+        elif prompt is None or prompt.startswith(DEFAULT_PROMPT):
+            texts[name] = text if name == "metadata" else _up_to_the_limit(text)
+    for name, aliases in ALIASES.items():
+        if name in texts:
+            texts |= dict.fromkeys(aliases, texts[name])
+    texts |= more or {}
+    for name in named:
+        if name.startswith("metadata."):
+            texts[name] = _metadata(name, metadata)
+        elif name not in texts:
+            message = f"the prompt has a variable {{{{{name}}}}} that has no value here"
+            raise UnknownVariableError(message)
     return texts
-
-
-def _value(name: str, subject: Subject, texts: Mapping[str, str]) -> str:
-    if name in {"metadata", "metadata_json"}:
-        return json_text(dict(subject.case.metadata))
-    if name.startswith("metadata."):
-        return _metadata(name, subject.case.metadata)
-    if name in {"input_text", "question"}:
-        return texts["input"]
-    if name in {"output_text", "answer", "candidate_answer"}:
-        return texts["output"]
-    if name in {"expected_output_text", "reference_answer"}:
-        return texts["expected_output"]
-    if name == "tool_calls":
-        return _calls_text(subject)
-    if name == "file_changes":
-        return unified_diff(subject.evidence) or ""
-    raise UnknownVariableError(f"the prompt has a variable {{{{{name}}}}} that has no value here")
-
-
-def _calls_text(subject: Subject) -> str:
-    return "\n".join(json_text(dict(call)) for call in tool_calls_of(subject.evidence))
 
 
 def _up_to_the_limit(text: str) -> str:
@@ -403,9 +392,7 @@ def _voter(vote: Vote) -> dict[str, Any]:
 def _rubric_message(
     rubric: Rubric, criteria: Sequence[Criterion], threshold: float, *, reached: bool
 ) -> str:
-    unmet = [
-        criterion.id for criterion in criteria if not passes(criterion, rubric.earned[criterion.id])
-    ]
+    unmet = [each.id for each in criteria if not reaches(rubric.earned[each.id], each.threshold)]
     sign = "≥" if reaches(rubric.score, threshold) else "<"
     parts = [f"{rubric.score:.4g} {sign} {threshold:g}"]
     if rubric.failed_required:
@@ -428,7 +415,7 @@ def _rubric_details(rubric: Rubric, criteria: Sequence[Criterion]) -> dict[str, 
             {
                 "id": criterion.id,
                 "text": criterion.outcome,
-                "passed": passes(criterion, rubric.earned[criterion.id]),
+                "passed": reaches(rubric.earned[criterion.id], criterion.threshold),
                 "score": rubric.earned[criterion.id],
                 "weight": criterion.weight,
                 "evidence": _reason(rubric, criterion.id),

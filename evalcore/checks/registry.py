@@ -48,7 +48,8 @@ class Word(NamedTuple):
     """How files write a check: what stands after `type:`, and which keys beside it.
 
     `fixed` are fields that the word says. `keys` maps a key of the file to the field that it means;
-    None stands for every field under its own name, and two keys of one field are two names of it.
+    of a tuple each key is its field, None stands for every field under its own name, and two keys
+    of one field are two names of it.
     `config` are the keys that stand in `config:`. `keys_type` names a TypedDict of the check's
     module with the keys that are no fields, or have another type in files. `reads` names a
     method of the class that makes the name and the fields of a check of what is written.
@@ -57,7 +58,7 @@ class Word(NamedTuple):
     dialects: Dialect
     word: str
     fixed: Mapping[str, Any] = {}
-    keys: Mapping[str, str] | None = None
+    keys: Mapping[str, str] | tuple[str, ...] | None = None
     config: tuple[str, ...] = ()
     keys_type: str | None = None
     reads: str | None = None
@@ -79,42 +80,40 @@ class CheckRow:
 
 # A `config` whose keys the reading function knows.
 ANY: Final = ("*",)
-_FOLD: Final = {"fold": True}
-_NO_FOLD: Final = {"fold": False}
-_AS_IT_IS: Final = {"trim": None}
-_TRIMMED: Final = {"trim": "ecmascript"}
 _PYTHON: Final = {"dialect": "python"}
 _ECMASCRIPT: Final = {"dialect": "ecmascript"}
+_TRIMMED: Final = {"trim": "ecmascript"}
 _VALUES: Final = {"value": "values"}
 _PATTERN: Final = {"value": "pattern"}
-_PATH_AND_VALUE: Final = {"path": "path", "value": "value"}
 _VALUE_AS_MAXIMUM: Final = {"value": "threshold"}
-_THRESHOLD: Final = {"threshold": "threshold"}
-_GRADER_FIELDS: Final = (
-    "command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold",
-)  # fmt: skip
-_JUDGED: Final = {"votes": "votes", "aggregation": "aggregation", **_THRESHOLD}
+_GRADER: Final = ("command", "cwd", "config", "timeout_ms", "env", "memory_mb", "threshold")
+_JUDGED: Final = ("votes", "aggregation", "threshold")
+_TOKENS: Final = {"threshold": "max_total"} | {
+    key: key for key in ("max_total", "max_input", "max_output")
+}
+_MATCHED: Final = {"path": "path", "value": "pattern", "pattern": "pattern", "flags": "flags"}
+
+
+def _folded(place: str, word: str, keys: Mapping[str, str] | None = None) -> CheckRow:
+    """Return the row of a check that `i…` makes without regard to case."""
+    exact, folded = (
+        Word(_WT, word, {"fold": False}, keys),
+        Word(_WT, f"i{word}", {"fold": True}, keys),
+    )
+    return CheckRow(place, exact, folded)
+
+
+def _trimmed(place: str, word: str) -> CheckRow:
+    """Return the row of a check that test files make of trimmed texts."""
+    return CheckRow(place, Word(_W, word, {"trim": None}), Word(_T, word, _TRIMMED))
+
 
 CHECKS: Final[Mapping[str, CheckRow]] = {
-    "contains": CheckRow(
-        "text.Contains", Word(_WT, "contains", _NO_FOLD), Word(_WT, "icontains", _FOLD)
-    ),
-    "contains-any": CheckRow(
-        "text.ContainsAny",
-        Word(_WT, "contains-any", _NO_FOLD, _VALUES),
-        Word(_WT, "icontains-any", _FOLD, _VALUES),
-    ),
-    "contains-all": CheckRow(
-        "text.ContainsAll",
-        Word(_WT, "contains-all", _NO_FOLD, _VALUES),
-        Word(_WT, "icontains-all", _FOLD, _VALUES),
-    ),
-    "starts-with": CheckRow(
-        "text.StartsWith", Word(_W, "starts-with", _AS_IT_IS), Word(_T, "starts-with", _TRIMMED)
-    ),
-    "ends-with": CheckRow(
-        "text.EndsWith", Word(_W, "ends-with", _AS_IT_IS), Word(_T, "ends-with", _TRIMMED)
-    ),
+    "contains": _folded("text.Contains", "contains"),
+    "contains-any": _folded("text.ContainsAny", "contains-any", _VALUES),
+    "contains-all": _folded("text.ContainsAll", "contains-all", _VALUES),
+    "starts-with": _trimmed("text.StartsWith", "starts-with"),
+    "ends-with": _trimmed("text.EndsWith", "ends-with"),
     "equals": CheckRow(
         "text.Equals",
         Word(_W, "equals", {}, {}, ("mode",), keys_type="EqualsKeys", reads="read"),
@@ -158,32 +157,16 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "token-maxima": CheckRow(
         "paths.TokenMaxima",
-        Word(
-            _T,
-            "token-usage",
-            keys={
-                "threshold": "max_total",
-                "max_total": "max_total",
-                "max_input": "max_input",
-                "max_output": "max_output",
-            },
-            reads="read",
-        ),
+        Word(_T, "token-usage", {}, _TOKENS, reads="read"),
     ),
     "output-contains": CheckRow(
-        "paths.OutputContains", Word(_S, "output.contains", keys=_PATH_AND_VALUE)
+        "paths.OutputContains", Word(_S, "output.contains", keys=("path", "value"))
     ),
     "output-equals": CheckRow(
-        "paths.OutputEquals", Word(_S, "output.equals", keys=_PATH_AND_VALUE)
+        "paths.OutputEquals", Word(_S, "output.equals", keys=("path", "value"))
     ),
     "output-matches": CheckRow(
-        "paths.OutputMatches",
-        Word(
-            _S,
-            "output.matches",
-            _PYTHON,
-            {"path": "path", "value": "pattern", "pattern": "pattern", "flags": "flags"},
-        ),
+        "paths.OutputMatches", Word(_S, "output.matches", _PYTHON, _MATCHED)
     ),
     "at-path": CheckRow("paths.AtPath"),
     "at-path-later": CheckRow("paths.AtPath", is_async=True),
@@ -197,7 +180,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
         "judged.LlmGrader",
         Word(_T, "llm-grader", keys=_JUDGED, keys_type="LlmGraderKeys", reads="read"),
         Word(_W, "llm_judge", keys={}, config=ANY, reads="read_judge"),
-        Word(_S, "llm_judge", keys=_THRESHOLD, keys_type="SuiteJudgeKeys", reads="read_judge"),
+        Word(_S, "llm_judge", keys=("threshold",), keys_type="SuiteJudgeKeys", reads="read_judge"),
         is_async=True,
     ),
     "rubrics": CheckRow(
@@ -207,18 +190,12 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     ),
     "code-grader": CheckRow(
         "program.CodeGrader",
-        Word(
-            _T,
-            "code-grader",
-            keys={name: name for name in _GRADER_FIELDS},
-            keys_type="CodeGraderKeys",
-            reads="read",
-        ),
+        Word(_T, "code-grader", {}, _GRADER, keys_type="CodeGraderKeys", reads="read"),
         is_async=True,
     ),
     "composite": CheckRow(
         "composite.Composite",
-        Word(_T, "composite", keys=_THRESHOLD, keys_type="CompositeKeys", reads="read"),
+        Word(_T, "composite", keys=("threshold",), keys_type="CompositeKeys", reads="read"),
         is_async=True,
     ),
     "tool-trajectory": CheckRow(
@@ -249,7 +226,7 @@ CHECKS: Final[Mapping[str, CheckRow]] = {
     "custom": CheckRow("python.Custom", is_async=True),
     "python": CheckRow(
         "python.Python",
-        Word(_W, "python", keys={"callable": "callable"}, config=ANY, reads="read"),
+        Word(_W, "python", keys=("callable",), config=ANY, reads="read"),
         Word(_S, "python", keys_type="SuitePythonKeys", reads="read_suite"),
         is_async=True,
     ),
@@ -350,10 +327,11 @@ class AssertionType:
     @cached_property
     def keys(self) -> Mapping[str, str]:
         """The keys beside `type:` and the fields that they mean."""
-        if self.word.keys is not None:
-            return self.word.keys
-        names = (each.name for each in fields(self._class))
-        return {name: name for name in names if name not in self.word.fixed}
+        keys = self.word.keys
+        if keys is None:
+            keys = tuple(each.name for each in fields(self._class))
+            keys = tuple(name for name in keys if name not in self.word.fixed)
+        return {name: name for name in keys} if isinstance(keys, tuple) else keys
 
     @cached_property
     def shape(self) -> Any:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, field_validator
+from pydantic import AfterValidator, Field, field_validator
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import (
@@ -28,7 +28,6 @@ from evalcore.wording import Loc, json_text, quote, shorten, value_text
 NO_TRACE = "not measured: the target left no messages, so its tool calls are not known"
 _ARGUMENTS = ("arguments", "input", "args")
 _EXACT_SINCE: Final = 2  # of `model.suite.FILE_RULES`
-_ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
 
 
 class ToolCall(NamedTuple):
@@ -82,21 +81,28 @@ def _read_arguments(text: str) -> Any:
         return text
 
 
+_ARGS_MATCHES: Final = ("exact", "ignore", "subset", "superset")
+
+
+def checked_args_match(value: Any) -> Any:
+    """Return how arguments are compared; raise `ValueError` for an unknown way."""
+    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
+    if not is_list and value not in _ARGS_MATCHES:
+        ways = ", ".join(_ARGS_MATCHES)
+        raise AssertionValueError(f"'args_match' is one of {ways}, or a list of arguments' names")
+    return value
+
+
 class ExpectedCall(Declared):
     """One expected tool call; `args` are compared as `args_match` says."""
 
     tool: Text
     args: Any = None
-    args_match: Any = "exact"
+    args_match: Annotated[Any, AfterValidator(checked_args_match)] = "exact"
     max_duration_ms: Weight | None = None
     # Of other tools' files; what a call returned is not compared.
     input: Any = Field(default=None, exclude=True)
     output: Any = Field(default=None, exclude=True)
-
-    @field_validator("args_match")
-    @classmethod
-    def _check_args_match(cls, value: Any) -> Any:
-        return checked_args_match(value)
 
     @field_validator("args")
     @classmethod
@@ -135,15 +141,6 @@ class ExpectedCall(Declared):
         return all(_same_at(expected, actual, key) for key in expected)
 
 
-def checked_args_match(value: Any) -> Any:
-    """Return how arguments are compared; raise `ValueError` for an unknown way."""
-    is_list = isinstance(value, list) and all(isinstance(name, str) for name in value)
-    if not is_list and value not in _ARGS_MATCHES:
-        ways = ", ".join(_ARGS_MATCHES)
-        raise AssertionValueError(f"'args_match' is one of {ways}, or a list of arguments' names")
-    return value
-
-
 Mode = Literal["any_order", "in_order", "exact", "superset", "subset"]
 Minimums = Annotated[dict[str, Annotated[int, Field(ge=0)]], Field(min_length=1)]
 
@@ -176,7 +173,7 @@ class ToolTrajectory(Check):
             return blocked(NO_TRACE)
         expected = self.expected or ()
         aspects = _minimums(self.minimums, calls) if self.minimums else []
-        aspects += _COMPARISONS[self.mode](expected, calls)
+        aspects += _compared(self.mode, expected, calls)
         # An empty list expects no call, which every trajectory keeps that may have more.
         aspects = aspects or [aspect("nothing is expected", True)]
         names = ", ".join(call.name for call in calls)
@@ -223,20 +220,6 @@ def _minimums(minimums: Mapping[str, int], calls: Sequence[ToolCall]) -> list[di
     ]
 
 
-def _any_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Each expected call is there, wherever; one call stands for one expected."""
-    pairs = _paired(expected, calls)
-    return [
-        call_aspect
-        for position, item in enumerate(expected)
-        for call_aspect in _call_aspects(
-            item,
-            calls[pairs[position]] if position in pairs else None,
-            _missing(item, calls, "often enough"),
-        )
-    ]
-
-
 def _subset(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
     """Each call is one of the expected, which are an allow-list: any number of calls fit one."""
     if not calls:
@@ -268,8 +251,8 @@ def _paired(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict
     return {item: number for number, item in by_call.items()}
 
 
-def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """Each expected call is there, in this order, others between them allowed.
+def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict[int, int]:
+    """Return which call stands for which expected one, in this order, others between them allowed.
 
     As many as can be found in order: the longest common subsequence.
     """
@@ -281,29 +264,38 @@ def _in_order(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> li
             if expected[row].fits(calls[column]):
                 best = max(best, longest[row + 1][column + 1] + 1)
             longest[row][column] = best
-    aspects, column = [], 0
+    pairs, column = {}, 0
     for row, item in enumerate(expected):
-        at = column
-        while at < columns and not (
-            item.fits(calls[at]) and longest[row][column] == longest[row + 1][at + 1] + 1
-        ):
-            at += 1
-        call = calls[at] if at < columns else None
-        column = column if call is None else at + 1
-        aspects.extend(_call_aspects(item, call, _missing(item, calls, "in this order")))
-    return aspects
+        for at in range(column, columns):
+            if item.fits(calls[at]) and longest[row][column] == longest[row + 1][at + 1] + 1:
+                pairs[row], column = at, at + 1
+                break
+    return pairs
 
 
-def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> list[dict[str, Any]]:
-    """The calls are these, in this order, and no others; what is too much counts as well."""
-    aspects = []
+def _exact(expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]) -> dict[int, int]:
+    """Return which call stands for which expected one, each in its place."""
+    pairs = zip(expected, calls, strict=False)
+    return {number: number for number, (item, call) in enumerate(pairs) if item.fits(call)}
+
+
+def _compared(
+    mode: Mode, expected: Sequence[ExpectedCall], calls: Sequence[ToolCall]
+) -> list[dict[str, Any]]:
+    """Return an aspect for each expected call, or for each call of an allow-list."""
+    if mode == "subset":
+        return _subset(expected, calls)
+    pair, how = _PAIRINGS[mode]
+    pairs, aspects = pair(expected, calls), []
     for position, item in enumerate(expected):
-        call = calls[position] if position < len(calls) else None
-        is_expected = call is not None and item.fits(call)
-        missing = _missing(item, calls, f"as call {position + 1}")
-        aspects.extend(_call_aspects(item, call if is_expected else None, missing))
-    aspects.extend(aspect(f"{call.name} is not expected", False) for call in calls[len(expected) :])
-    return aspects or [aspect("nothing was called", True)]
+        call = calls[pairs[position]] if position in pairs else None
+        missing = _missing(item, calls, how.format(position + 1))
+        aspects.extend(_call_aspects(item, call, missing))
+    if mode == "exact":
+        more = calls[len(expected) :]
+        aspects.extend(aspect(f"{call.name} is not expected", False) for call in more)
+        return aspects or [aspect("nothing was called", True)]
+    return aspects
 
 
 def _missing(item: ExpectedCall, calls: Sequence[ToolCall], how: str) -> str:
@@ -341,14 +333,12 @@ def _same_at(left: Mapping[str, Any], right: Mapping[str, Any], key: str) -> boo
     return key in left and key in right and same_json(left[key], right[key])
 
 
-_COMPARISONS: Final[
-    Mapping[str, Callable[[Sequence[ExpectedCall], Sequence[ToolCall]], list[dict[str, Any]]]]
-] = {
-    "any_order": _any_order,
-    "in_order": _in_order,
-    "exact": _exact,
-    "superset": _any_order,
-    "subset": _subset,
+# How calls are matched with the expected ones, and how one is called that is not found.
+_PAIRINGS: Final[Mapping[str, tuple[Callable[..., dict[int, int]], str]]] = {
+    "any_order": (_paired, "often enough"),
+    "in_order": (_in_order, "in this order"),
+    "exact": (_exact, "as call {}"),
+    "superset": (_paired, "often enough"),
 }
 
 

@@ -12,6 +12,7 @@ import dataclasses
 import datetime
 import functools
 import json
+import math
 import operator
 import re
 import string
@@ -311,6 +312,26 @@ def _method(value: Any, name: str) -> Callable[..., Any]:
     return _ordered(method) if name in ("join", "extend") else method
 
 
+def _step_here(value: Any, name: str) -> Callable[..., Any]:
+    method = _method(value, name)
+
+    def step(*values: Any, **named: Any) -> Any:
+        if any(_holds(each, value) for each in (*values, *named.values())):
+            raise UnboundedError  # the value would contain itself, or something that is no data
+        return method(*values, **named)
+
+    return step
+
+
+def _holds(value: Any, collection: Any) -> bool:
+    """Whether a value is or contains a collection, or something that is no data."""
+    if isinstance(value, dict):
+        return value is collection or any(_holds(each, collection) for each in value.values())
+    if isinstance(value, (list, tuple, *_SETS)):
+        return value is collection or any(_holds(each, collection) for each in value)
+    return type(value) not in ATOMS
+
+
 def _method_of(base: type, value: Any, name: str) -> Callable[..., Any]:
     if not isinstance(value, base):
         raise TypeError(f"a {base.__name__} is wanted, not {describe(value)}")
@@ -413,7 +434,7 @@ def _parse_json(text: Any, ignore_error: Any = False) -> Any:
 
 def _print_json(value: Any, pretty: Any = False) -> str:
     """Return the value as JSON, indented if it is to be pretty; what JSON lacks is its text."""
-    tree = _json_tree(_data("print_json", value), None)
+    tree = json_tree(_data("print_json", value))
     return json.dumps(tree, ensure_ascii=False, indent=2 if pretty else None)
 
 
@@ -425,7 +446,7 @@ def _as_yaml(value: Any, trim: Any = None) -> str:
         def ignore_aliases(self, _: Any) -> bool:
             return True
 
-    tree = _json_tree(_data("as_yaml", value), trim if isinstance(trim, int) and trim > 0 else None)
+    tree = json_tree(_data("as_yaml", value), trim if isinstance(trim, int) and trim > 0 else None)
     text: str = yaml.dump(tree, Dumper=Writer, allow_unicode=True, sort_keys=False, width=1 << 30)
     return text if isinstance(value, (dict, list, tuple)) else text.removesuffix("...\n")
 
@@ -437,21 +458,23 @@ def _data(name: str, value: Any) -> Any:
     return value
 
 
-def _json_tree(value: Any, longest: int | None) -> Any:
+def json_tree(value: Any, longest: int | None = None) -> Any:
     """Return the value of JSON's types only; what else there is as its text."""
     if isinstance(value, str):
         is_long = longest is not None and len(value) > longest
         return f"{value[:longest]}…" if is_long else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if value is None or isinstance(value, (int, float)):
         return value
     if isinstance(value, Mapping):
         return {
-            to_text(key) if isinstance(key, (tuple, frozenset)) else _json_tree(key, longest):
-            _json_tree(each, longest)
+            to_text(key) if isinstance(key, (tuple, frozenset)) else json_tree(key, longest):
+            json_tree(each, longest)
             for key, each in value.items()
         }  # fmt: skip
-    if isinstance(value, (list, tuple, *_SETS)):
-        return [_json_tree(each, longest) for each in _items(value)]
+    if isinstance(value, (list, tuple, range, *_SETS)):
+        return [json_tree(each, longest) for each in _items(value)]
     return to_text(value)
 
 
@@ -516,6 +539,7 @@ _TABLE: Final[dict[str, Any]] = {
     "_getitem_": _element,
     "_getiter_": _items,
     "_method_": _method,
+    "_step_": _method,
     "_times_": _times,
     "_shifted_": _shifted,
     "_ascii_": lambda value: written(value).encode("ascii", "backslashreplace").decode("ascii"),
@@ -528,7 +552,12 @@ _TABLE: Final[dict[str, Any]] = {
     "_inplacevar_": lambda sign, left, right: _IN_PLACE[sign](left, right),
     "_write_": _writable,
 }
-_HERE: Final = {**_TABLE, "_times_": _times_here, "_percent_": _percent_here}
+_HERE: Final = {
+    **_TABLE,
+    "_times_": _times_here,
+    "_percent_": _percent_here,
+    "_step_": _step_here,
+}
 _GUARDED: Final = {
     ast.Add: "_plus_",
     ast.Mod: "_percent_",
@@ -546,6 +575,10 @@ _LINEAR: Final = frozenset(
         *("startswith", "strip", "title", "upper", "values"),
     }
 )
+# What changes one element, as the whole of an expression.
+_STEPS: Final = frozenset(
+    {"add", "append", "clear", "discard", "insert", "pop", "popitem", "remove", "setdefault"}
+)
 _COMPREHENSIONS: Final = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 _DEAR_OPERATORS: Final = (ast.Mult, ast.Pow, ast.LShift, ast.Add, ast.Mod)
 
@@ -559,6 +592,7 @@ class _Policy(RestrictingNodeTransformer):
         self._comprehensions = 0
         self.is_bounded = not is_script
         self.changes = self.walks = False
+        self.whole: ast.AST | None = None
 
     def error(self, node: ast.AST, info: str) -> NoReturn:
         """Raise the error for what stands at a node."""
@@ -648,14 +682,16 @@ class _Policy(RestrictingNodeTransformer):
         name = function.attr if isinstance(function, ast.Attribute) else ""
         if isinstance(function, ast.Name):
             self.check_name(function, name := function.id)
-        self.is_bounded &= name in _LINEAR
+        is_step = node is self.whole and name in _STEPS
+        self.is_bounded &= is_step or name in _LINEAR
         self.walks |= name == "join"
         if isinstance(function, ast.Attribute):
             if name.startswith("_"):
                 self.error(function, f"names beginning with '_' are not available: {name}")
             self.changes |= name in _CHANGING
             target = self.visit(function.value)
-            node.func = self._call("_method_", [target, ast.Constant(name)], function)
+            guard = "_step_" if is_step else "_method_"
+            node.func = self._call(guard, [target, ast.Constant(name)], function)
         elif not isinstance(function, ast.Name):
             node.func = self.visit(function)
         elif not self._is_script:
@@ -735,6 +771,7 @@ def _compiled(text: str, *, is_script: bool) -> Code:
             tree: Any = ast.parse(text if is_script else f"({text}\n)", mode=mode)
             if not is_script and not _WRITTEN.search(_COMMENT.sub("", text)):
                 raise ExpressionSyntaxError("the expression is empty")
+            policy.whole = None if is_script else tree.body
             tree = policy.node_contents_visit(tree)
             code = compile(ast.fix_missing_locations(tree), "<expression>", mode)
     except SyntaxError as error:

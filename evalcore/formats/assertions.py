@@ -374,7 +374,7 @@ class AssertionReader:
             written.get("transform"),
             written.get("metric"),
         )
-        examine_assertion(assertion, written, loc, problems, self._notes)
+        examine_assertion(assertion, written, loc, problems)
         if self._notes is not None:
             warnings = None if block is None else self._notes
             note_empty(assertion, loc, problems, label, warnings)

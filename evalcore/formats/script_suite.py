@@ -49,7 +49,7 @@ from evalcore.model.target import Target, Variant
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.scripts.mcp import EXTRA, check_servers
-from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_models, read_variant_models
+from evalcore.scripts.models import VARIANT_KEYS, model_entry, read_models
 from evalcore.scripts.program import (
     Layer,
     Level,
@@ -57,7 +57,6 @@ from evalcore.scripts.program import (
     LevelShape,
     ScriptTest,
     compile_judged,
-    open_servers,
     read_levels,
 )
 from evalcore.scripts.statements import STATEMENTS, Compiled, Matcher, ScriptPart, read_shape
@@ -265,7 +264,7 @@ def judged_metadata(questions: Sequence[Assertion]) -> dict[str, Any]:
 
 
 _IGNORED: Final = frozenset(name for name, info in ToolShape.model_fields.items() if info.exclude)
-_TOOL_MARKS: Final = frozenset({"import_tool", "import_tools", "do", "call"})
+_TOOL_MARKS: Final = frozenset({"import_tool", "do", "call"})
 
 
 def stored(value: Any) -> Any:
@@ -390,11 +389,10 @@ class _Loading:
     def _script_levels(self) -> tuple[Level, ...]:
         script = self._script
         if script.problems is None:
-            around = open_servers({})
-            return read_levels((Layer((), None, chain=False),), self._reader, around)
+            return read_levels((Layer((), None, chain=False),), self._reader)
         tools = ToolReader(script.problems, script.servers, script.models)
         own = LevelReader(tools, script.problems)
-        levels = read_levels(script.layers, own, open_servers(script.servers))
+        levels = read_levels(script.layers, own)
         self._script_imports = tools.imported
         return levels
 
@@ -541,7 +539,7 @@ class _Loading:
         models = self._script.models or {}
         if config.get("models") is not None:
             at = (*loc, "models")
-            config["models"] = read_variant_models(config["models"], models, at, self._problems)
+            config["models"] = read_models(config["models"], at, self._problems, models)
         self._mapping(config.get("data"), (*loc, "data"), "data")
         return replace(variant, config=config)
 

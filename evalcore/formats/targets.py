@@ -425,8 +425,8 @@ class Targets:
             except ValueError as error:
                 yield (*option.path,), f"with its variables replaced, {error}", False
         for path, schema in _schemas(own):
-            faults = (fault for fault in schema_faults(dict(schema)) if not fault.is_warning)
-            yield from (((*path, *fault.path), fault.message, False) for fault in faults)
+            for each in schema_faults(dict(schema)):
+                yield (*path, *each.path), each.message, False
         for fault in template_faults(kind, merged):
             if fault.path[0] in own:
                 yield fault.path, fault.message, fault.is_warning

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from evalcore.checks.base import Check, Fault
+from evalcore.checks.base import Check
 from evalcore.checks.json import TransformError, compile_transform
 from evalcore.checks.registry import find_check
 from evalcore.checks.text import ECMASCRIPT_TRIMMED
@@ -213,7 +213,7 @@ def examine_condition(
 ) -> None:
     """Note why the condition of the saved eval at `loc` cannot be applied; warn of the rest."""
     for fault in condition.faults():
-        _note(fault, (*loc, "assertion", "condition", *fault.path), problems, warnings)
+        problems.add((*loc, "assertion", "condition", *fault.path), fault.message)
     if condition.kind not in ("starts_with", "ends_with") or condition.expected_value != "":
         return
     reason = f"'{condition.kind}' can never fail on any value: its text is empty"
@@ -274,14 +274,12 @@ def examine_assertion(
     written: Mapping[str, Any],
     loc: Loc,
     problems: Problems,
-    warnings: CaseWarnings | None,
 ) -> None:
-    """Note why an assertion at `loc` cannot be applied to any output; warn of the rest."""
+    """Note why an assertion at `loc` cannot be applied to any output."""
     check = find_check(assertion.check)
     if check.faults is not Check.faults:
         for fault in check.from_stored(assertion.params).faults():
-            path = _written_path(fault.path, written)
-            _note(fault, (*loc, *path), problems, warnings)
+            problems.add((*loc, *_written_path(fault.path, written)), fault.message)
     if assertion.transform is not None:
         try:
             compile_transform(assertion.transform)
@@ -296,10 +294,3 @@ def _written_path(path: Loc, written: Mapping[str, Any]) -> Loc:
         return path
     in_config = isinstance(config, Mapping) and field in config
     return ("config", *path) if in_config else ("value", *path[1:])
-
-
-def _note(fault: Fault, at: Loc, problems: Problems, warnings: CaseWarnings | None) -> None:
-    if not fault.is_warning:
-        problems.add(at, fault.message)
-    elif warnings is not None:
-        warnings.add(fault.message, at, problems)

@@ -30,6 +30,11 @@ class Panel(NamedTuple):
     votes: int = 1
     aggregation: str = "mean"
 
+    @property
+    def each_vote(self) -> list[JudgeSpec]:
+        """The judge of each vote, each judge's together."""
+        return [spec for spec in self.judges for _ in range(self.votes)]
+
 
 class Vote(NamedTuple):
     """One valid answer as it was read, and every reply that led to it."""
@@ -42,17 +47,6 @@ class Vote(NamedTuple):
     def repairs(self) -> int:
         """How many replies were not valid."""
         return len(self.answers) - 1
-
-
-async def ask_panel(
-    judges: Judges, panel: Panel, question: JudgeQuestion, read: Callable[[str], Any]
-) -> list[Vote]:
-    """Return the votes, each judge's together; raise `TargetError` if one gave no valid answer."""
-    return [
-        await ask_until_valid(judges, spec, question, read)
-        for spec in panel.judges
-        for _ in range(panel.votes)
-    ]
 
 
 async def ask_until_valid(
@@ -72,7 +66,12 @@ async def ask_until_valid(
             return Vote(answer.judge, read(answer.text), tuple(answers))
         except ReplyError as error:
             if len(answers) > MAX_REPAIRS:
-                raise _no_answer(answers, error) from error
+                count, last = (
+                    counted(len(answers), "reply"),
+                    one_line(answer.text, _SHOWN_CHARACTERS),
+                )
+                message = f"judge '{answer.judge}' gave no valid verdict in {count}"
+                raise TargetError("judge", f"{message}; the last: {error}: {last!r}") from error
             next_question = repaired(question, str(error))
 
 
@@ -92,13 +91,6 @@ def aggregate(scores: Sequence[float], aggregation: str, threshold: float) -> fl
         reached = sum(reaches(score, threshold) for score in scores)
         return 1.0 if reached * 2 > len(scores) else 0.0
     return fmean(scores)
-
-
-def _no_answer(answers: Sequence[JudgeAnswer], error: ReplyError) -> TargetError:
-    last = answers[-1]
-    excerpt = one_line(last.text, _SHOWN_CHARACTERS)
-    message = f"judge '{last.judge}' gave no valid verdict in {counted(len(answers), 'reply')}"
-    return TargetError("judge", f"{message}; the last: {error}: {excerpt!r}")
 
 
 _ASPECT: Final = {
@@ -164,25 +156,17 @@ class Judgement(NamedTuple):
         return "; ".join(dict.fromkeys(reason for reason in reasons if reason))
 
 
-def read_reply(text: str, material: Sequence[str] = ()) -> Reading:
-    """Return the verdict that a reply is; raise `ReplyError` if it is none."""
-    value = read_object(text, material)
-    score = score_of(value, 0.0, 1.0)
-    return Reading(score, text_of(value, "reasoning"), aspects_of(value))
-
-
-def question_of(prompt: str | None, material: Mapping[str, str]) -> JudgeQuestion:
+def question_of(
+    prompt: str | None,
+    material: Mapping[str, str],
+    form: str = _FORMAT,
+    schema: Mapping[str, Any] = SCHEMA,
+) -> JudgeQuestion:
     """Return the question: the prompt with its material, what it leaves out after it, the form.
 
     Raise `KeyError` for a variable that has no value.
     """
-    return complete_question(prompt or DEFAULT_PROMPT, material, _FORMAT, SCHEMA)
-
-
-def complete_question(
-    prompt: str, material: Mapping[str, str], form: str, schema: Mapping[str, Any]
-) -> JudgeQuestion:
-    """Return the question with the given form of its answer."""
+    prompt = prompt or DEFAULT_PROMPT
     named = set(variables_of(prompt))
     sections = [
         f"{label}: {{{{{name}}}}}"
@@ -209,11 +193,14 @@ async def grade_freely(
 ) -> Judgement:
     """Return the panel's score; raise `TargetError` if one of its judges gave none."""
     question = question_of(prompt, material)
-    votes = await ask_panel(
-        judges, panel, question, lambda text: read_reply(text, question.material)
-    )
-    scores = [vote.reading.score for vote in votes]
-    score = aggregate(scores, panel.aggregation, threshold)
+
+    def read(text: str) -> Reading:
+        value = read_object(text, question.material)
+        score = score_of(value, 0.0, 1.0)
+        return Reading(score, text_of(value, "reasoning"), aspects_of(value))
+
+    votes = [await ask_until_valid(judges, spec, question, read) for spec in panel.each_vote]
+    score = aggregate([vote.reading.score for vote in votes], panel.aggregation, threshold)
     return Judgement(score, votes, prompt_digest(prompt))
 
 
@@ -221,9 +208,8 @@ _PROMPT: Final = (
     "Check the output against each of these criteria, one by one. A criterion is met only if the "
     "output itself shows it."
 )
-_LISTS: Final = ("checks", "criteria", "assertions")
-_NAMES: Final = ("id", "text")
-_VERDICTS: Final = ("satisfied", "passed", "met")
+
+
 _AROUND: Final = " \t\r\n'\"`\u2018\u2019\u201c\u201d[]()"
 _DEFAULT_REQUIRED: Final = 0.8
 _MET: Final = 0.5
@@ -246,6 +232,13 @@ class Criterion(Declared):
     def most(self) -> float:
         """The score that earns the whole weight."""
         return max(score for score, _ in self.levels)
+
+    @property
+    def threshold(self) -> float:
+        """The share of its weight with which it counts as met."""
+        if self.required is not None:
+            return self.required
+        return _DEFAULT_REQUIRED if self.levels else _MET + 2 * ROUNDING
 
 
 class CriterionCheck(NamedTuple):
@@ -287,42 +280,23 @@ async def grade_by_rubric(
     """
     form, schema = _form(criteria), _schema(criteria)
     written = "\n".join([prompt or _PROMPT, "", *map(_described, criteria)])
-    question = complete_question(written, material, form, schema)
-    votes = []
-    for spec in panel.judges:
-        for _ in range(panel.votes):
-            votes.append(await _complete_vote(judges, spec, question, criteria))
+    question = question_of(written, material, form, schema)
+    votes = [await _complete_vote(judges, spec, question, criteria) for spec in panel.each_vote]
     earned = {
         criterion.id: aggregate(
             [vote.reading.checks.get(criterion.id, _NOT_MET).earned for vote in votes],
             panel.aggregation,
-            _threshold(criterion),
+            criterion.threshold,
         )
         for criterion in criteria
     }
     total = fsum(criterion.weight for criterion in criteria)
-    score = (
-        fsum(earned[criterion.id] * criterion.weight for criterion in criteria) / total
-        if total
-        else 0.0
+    gained = fsum(earned[criterion.id] * criterion.weight for criterion in criteria)
+    required = [criterion for criterion in criteria if criterion.required is not None]
+    failed = tuple(each.id for each in required if not reaches(earned[each.id], each.threshold))
+    return Rubric(
+        gained / total if total else 0.0, earned, failed, votes, prompt_digest(written, form)
     )
-    failed = tuple(
-        criterion.id
-        for criterion in criteria
-        if criterion.required is not None and not reaches(earned[criterion.id], criterion.required)
-    )
-    return Rubric(score, earned, failed, votes, prompt_digest(written, form))
-
-
-def passes(criterion: Criterion, earned: float) -> bool:
-    """Whether a criterion counts as met with this share of its weight."""
-    return reaches(earned, _threshold(criterion))
-
-
-def _threshold(criterion: Criterion) -> float:
-    if criterion.required is not None:
-        return criterion.required
-    return _DEFAULT_REQUIRED if criterion.levels else _MET + 2 * ROUNDING
 
 
 _NOT_MET = CriterionCheck(0.0, "not answered by the judge")
@@ -357,38 +331,25 @@ def read_answers(
 ) -> RubricReading:
     """Return the checks that a reply holds; raise `ReplyError` if it is none.
 
-    The list is called `checks` (`criteria`, `assertions`), an entry names its criterion by `id` (or
-    by `text`, its outcome) and says `satisfied` (`passed`, `met`) or, where there are levels, a
-    `score`. Two entries about the same criterion are refused. Entries about something else are left
-    out of a reply that answers all criteria; in one that does not they may be answers under another
-    name, so it is refused, as is one that answers none.
+    An entry of `checks` names its criterion by `id` (or by its outcome) and says `satisfied` or,
+    where there are levels, a `score`. Two entries about the same criterion are refused. Entries
+    about something else are left out of a reply that answers all criteria; in one that does not
+    they may be answers under another name, so it is refused, as is one that answers none.
     """
     value = read_object(text, material)
-    name = next((key for key in _LISTS if key in value), None)
-    if name is None:
-        raise ReplyError("'checks' is missing")
-    if not isinstance(value[name], list):
-        raise ReplyError(f"'{name}' has to be a list, one entry for each criterion")
-    both = ({each.id: each for each in criteria}, {each.outcome: each for each in criteria})
+    entries = value.get("checks")
+    if not isinstance(entries, list):
+        raise ReplyError("'checks' has to be a list, one entry for each criterion")
+    by_name = {each.outcome: each for each in criteria} | {each.id: each for each in criteria}
     checks: dict[str, CriterionCheck] = {}
     others: list[str] = []
-    for entry in value[name]:
-        if not isinstance(entry, dict):
-            raise ReplyError(f"each entry of '{name}' has to be an object")
-        name_of_criterion = next((entry[key] for key in _NAMES if key in entry), None)
-        if not isinstance(name_of_criterion, str):
-            raise ReplyError(f"each entry of '{name}' has the 'id' of its criterion")
-        criterion = next(
-            (
-                names[form]
-                for form in (name_of_criterion, name_of_criterion.strip(_AROUND))
-                for names in both
-                if form in names
-            ),
-            None,
-        )
+    for entry in entries:
+        name = entry.get("id", entry.get("text")) if isinstance(entry, dict) else None
+        if not isinstance(name, str):
+            raise ReplyError("each entry of 'checks' has the 'id' of its criterion")
+        criterion = by_name.get(name) or by_name.get(name.strip(_AROUND))
         if criterion is None:
-            others.append(one_line(name_of_criterion, _SHOWN_NAME))
+            others.append(one_line(name, _SHOWN_NAME))
             continue
         if criterion.id in checks:
             raise ReplyError(f"criterion '{criterion.id}' is answered twice")
@@ -407,12 +368,9 @@ def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
     if criterion.levels:
         score = score_of(entry, 0, criterion.most) / criterion.most
         return CriterionCheck(score, reasoning)
-    for key in _VERDICTS:
-        if key in entry:
-            if not isinstance(entry[key], bool):
-                raise ReplyError(f"'{key}' of criterion '{criterion.id}' has to be true or false")
-            return CriterionCheck(1.0 if entry[key] else 0.0, reasoning)
-    raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
+    if not isinstance(entry.get("satisfied"), bool):
+        raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
+    return CriterionCheck(float(entry["satisfied"]), reasoning)
 
 
 def _described(criterion: Criterion) -> str:
@@ -424,10 +382,8 @@ def _described(criterion: Criterion) -> str:
 
 
 def _form(criteria: Sequence[Criterion]) -> str:
-    parts = []
-    if any(not criterion.levels for criterion in criteria):
-        parts.append('"satisfied": true or false')
     scored = [criterion for criterion in criteria if criterion.levels]
+    parts = [] if len(scored) == len(criteria) else ['"satisfied": true or false']
     if scored:
         bounds = ", ".join(f"{criterion.id!r} 0 to {criterion.most:g}" for criterion in scored)
         parts.append(f'"score": a number for criteria with scores ({bounds})')
@@ -442,14 +398,10 @@ def _schema(criteria: Sequence[Criterion]) -> dict[str, Any]:
     properties: dict[str, Any] = {
         "id": {"type": "string", "enum": [criterion.id for criterion in criteria]}
     }
-    graded, plain = (
-        any(criterion.levels for criterion in criteria),
-        any(not criterion.levels for criterion in criteria),
-    )
-    if plain:
-        properties["satisfied"] = {"type": "boolean" if not graded else ["boolean", "null"]}
-    if graded:
-        properties["score"] = {"type": "number" if not plain else ["number", "null"]}
+    kinds = {bool(criterion.levels) for criterion in criteria}
+    for name, kind, is_graded in (("satisfied", "boolean", False), ("score", "number", True)):
+        if is_graded in kinds:
+            properties[name] = {"type": kind if len(kinds) == 1 else [kind, "null"]}
     properties["reasoning"] = {"type": "string"}
     entry = {
         "type": "object",

@@ -19,9 +19,10 @@ from urllib.parse import urljoin, urlsplit
 from evalcore.errors import EvalError
 from evalcore.model.exchange import Endpoint, ProviderError, Request
 from evalcore.patterns import PatternError, compile_pattern
-from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
+from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError
 from evalcore.scripts.models import ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema
+from evalcore.shapes import snake_case
 from evalcore.trust.files import place_inside
 
 FETCH: Final = ("fetch_content", "fetch_page_text", "fetch_page_markdown", "fetch_page_links")
@@ -35,7 +36,7 @@ _BLOCKS: Final = re.compile(
 )
 
 
-class FetchTool(WaitingTool):
+class FetchTool(Tool):
     """Fetches `url` by GET; like any call it is limited, recorded and replayed."""
 
     def __init__(self, name: str, kind: str, config: Mapping[str, Any]) -> None:
@@ -114,11 +115,11 @@ def _links(element: Any, url: str) -> Iterator[dict[str, str | None]]:
     for each in element.iter("a"):
         link = urljoin(url, each.get("href") or "")
         if each.get("href") and urlsplit(link).scheme in ("http", "https"):
-            yield {"link": link, "text": _label(each) or None}
+            yield {"link": link, "text": _line_of(each) or None}
 
 
-def _label(element: Any) -> str:
-    return " ".join("".join(_pieces(element, markdown=False)).split())
+def _line_of(element: Any) -> str:
+    return " ".join(_text_of(element, markdown=False).split())
 
 
 def _text_of(element: Any, *, markdown: bool) -> str:
@@ -133,7 +134,7 @@ def _pieces(element: Any, *, markdown: bool) -> Iterator[str]:
     if not isinstance(tag, str) or tag in _HIDDEN:  # a comment has no name
         return
     if markdown and tag == "a" and element.get("href"):
-        yield f"[{_label(element)}]({element.get('href')})"
+        yield f"[{_line_of(element)}]({element.get('href')})"
         return
     around = "\n" if _BLOCKS.fullmatch(tag) else ""
     yield around + (_MARKS.get(tag, "") if markdown else "")
@@ -379,44 +380,10 @@ async def run_process(
     return await _output_of(folder, "run_process", [command, *(args or ())], timeout)
 
 
-def f_beta_score(
-    _: Path, true_positives: int, false_negatives: int, false_positives: int, beta: float = 1.0
-) -> float:
-    """Return the F-beta score in [0, 1]; 0 without hits (van Rijsbergen 1979)."""
-    hits = true_positives
-    if hits == 0:
-        return 0.0
-    precision, recall = hits / (hits + false_positives), hits / (hits + false_negatives)
-    weight = beta**2
-    divisor = weight * precision + recall
-    return (1 + weight) * precision * recall / divisor if divisor else 0.0
-
-
-def linear_score(
-    _: Path,
-    true_positives: int,
-    false_negatives: int,
-    false_positives: int,
-    w_fn: float = 2.0,
-    w_fp: float = 0.5,
-) -> float:
-    """Return a score from 0 to 100, as llm-workers computes it.
-
-    100 less the weighted share of errors that are expected; 10 · `w_fp` for each false alarm where
-    none is expected.
-    """
-    expected = true_positives + false_negatives
-    if expected == 0:
-        return max(0.0, 100.0 - false_positives * w_fp * 10.0)
-    penalty = (w_fn * false_negatives + w_fp * false_positives) / expected
-    return max(0.0, 100.0 - penalty * 100.0)
-
-
 def _by_name(*functions: Callable[..., Any]) -> Mapping[str, Callable[..., Any]]:
     return MappingProxyType({each.__name__: each for each in functions})
 
 
-_SCORES: Final = _by_name(f_beta_score, linear_score)
 _PROGRAMS: Final = _by_name(bash, run_python_script, run_process)
 _FILES: Final = _by_name(
     read_file, write_file, edit_file, glob_files, grep_files, file_info, list_files
@@ -425,14 +392,14 @@ _FILES: Final = _by_name(
 _CHECKED: Final = {*_PROGRAMS, "write_file", "edit_file"}
 
 
-class BuiltinTool:
+class BuiltinTool(Tool):
     """A function with parameters; files are read, and programs started, in the suite's folder.
 
     The function takes the folder and then the parameters, whose types are its annotations.
     """
 
-    def __init__(self, name: str, function: Callable[..., Any], *, waits: bool = True) -> None:
-        self.name, self._function, self._waits = name, function, waits
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name, self._function = name, function
         self.description = function.__doc__
         self._parameters = tuple(
             ToolParameter(
@@ -443,14 +410,9 @@ class BuiltinTool:
             for each in list(signature(function).parameters.values())[1:]
         )
 
-    @property
     def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the parameters."""
+        """Return the JSON Schema of the parameters."""
         return json_schema(self._parameters)
-
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Whether a call may wait."""
-        return self._waits
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the parameters of a call."""
@@ -461,10 +423,7 @@ class BuiltinTool:
         if self._function.__name__ in _CHECKED:
             run.imports.check_command(f"tool '{self.name}'")
         values = checked_input(self.name, self._parameters, params)
-        try:
-            result = self._function(run.folder, **values)
-        except (ZeroDivisionError, OverflowError) as error:
-            raise ToolError(type(error).__name__, f"{self.name}: {error}") from None
+        result = self._function(run.folder, **values)
         return await result if isawaitable(result) else result
 
 
@@ -476,49 +435,33 @@ def _type_name(annotation: str) -> str:
 
 
 FOREIGN: Final = "llm_workers."
-OWN: Final = "evalcore.tools."
+OWN: Final = "evalcore.tools"
 _MODEL: Final = "llm_workers.tools.llm_tool.build_llm_tool"
-_MODEL_NAME: Final = "llm"
-_FETCH_MODULE: Final = "llm_workers.tools.fetch."
-_FILE_MODULE: Final = "llm_workers.tools.fs."
-_PROGRAM_MODULE: Final = "llm_workers.tools.unsafe."
-BUILT_IN: Final = (
-    _MODEL,
-    *(f"{_FETCH_MODULE}{name}" for name in FETCH),
-    *(f"{_FILE_MODULE}{name}" for name in _FILES),
-    *(f"{_PROGRAM_MODULE}{name}" for name in _PROGRAMS),
-)
+# The module of llm-workers that has a tool of a name.
+_MODULES: Final = {
+    **dict.fromkeys(FETCH, "llm_workers.tools.fetch"),
+    **dict.fromkeys(_FILES, "llm_workers.tools.fs"),
+    **dict.fromkeys(_PROGRAMS, "llm_workers.tools.unsafe"),
+}
+BUILT_IN: Final = (_MODEL, *(f"{module}.{name}" for name, module in _MODULES.items()))
 
 
 def find_builtin(reference: str, name: str | None, config: Mapping[str, Any]) -> Tool | None:
-    """Return the tool of such a name, None if it is none of them."""
-    if reference in (_MODEL, f"{OWN}build_llm_tool", f"{OWN}llm"):
-        return ModelTool(name or _MODEL_NAME, config)
-    for prefix in (_FETCH_MODULE, OWN):
-        kind = _snake_case(reference.removeprefix(prefix))
-        if reference.startswith(prefix) and kind in FETCH:
-            return FetchTool(name or kind, kind, config)
-    tables = {_FILE_MODULE: _FILES, _PROGRAM_MODULE: _PROGRAMS, OWN: {**_FILES, **_PROGRAMS}}
-    for prefix, functions in tables.items():
-        kind = _snake_case(reference.removeprefix(prefix).removeprefix("FilesystemToolkit/"))
-        if reference.startswith(prefix) and kind in functions:
-            return BuiltinTool(name or kind, functions[kind])
-    return None
+    """Return the tool of such a name, None if it is none of them.
+
+    The names of llm-workers' classes mean the same (`fs.FilesystemToolkit/ReadFileTool`).
+    """
+    if reference in (_MODEL, f"{OWN}.build_llm_tool", f"{OWN}.llm"):
+        return ModelTool(name or "llm", config)
+    module, _, kind = reference.replace(".FilesystemToolkit/", ".").rpartition(".")
+    kind = snake_case(kind).strip("_").removesuffix("_tool")
+    if kind not in _MODULES or module not in (_MODULES[kind], OWN):
+        return None
+    if kind in FETCH:
+        return FetchTool(name or kind, kind, config)
+    return BuiltinTool(name or kind, {**_FILES, **_PROGRAMS}[kind])
 
 
 def built_in_program(reference: str) -> bool:
     """Whether a reference names a tool of the project that reads files or starts programs."""
     return isinstance(find_builtin(reference, None, {}), BuiltinTool)
-
-
-def _snake_case(name: str) -> str:
-    """Return `fetch_page_text` for `FetchPageTextTool`."""
-    if not name[:1].isupper():
-        return name
-    text = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return text.removeprefix("_").removesuffix("_tool")
-
-
-def score_tools() -> tuple[BuiltinTool, ...]:
-    """Return the tools that compute a score, new ones each time; they wait for nothing."""
-    return tuple(BuiltinTool(name, each, waits=False) for name, each in _SCORES.items())

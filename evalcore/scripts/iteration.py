@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import KindError
 from evalcore.expressions.engine import ExpressionError
@@ -85,30 +85,18 @@ DEEPEST_CALL: Final = 40
 Scope = dict[str, Any]
 
 
-class Models(Protocol):
-    """The models of a script, by name."""
-
-    def find(self, name: str) -> ChatModel:
-        """Return a model; raise `TargetError` if there is none of that name."""
-
-
-class Servers(Protocol):
-    """The MCP servers of a script, connected to when the first tool is called."""
-
-    async def call(self, server: str, tool: str, params: Mapping[str, Any]) -> Any:
-        """Return the result of a tool; raise `ToolError`."""
-
-
 @dataclass(slots=True)
 class Iteration:
     """One iteration: how it reaches the world, what it has done so far.
 
-    `folder` is the suite's. `warnings` stand beside the score. `statements` counts what was run.
+    `model` returns the model of a name, and raises `TargetError` if there is none; `call_server`
+    calls a tool of an MCP server. `folder` is the suite's. `warnings` stand beside the score.
+    `statements` counts what was run.
     """
 
     imports: ImportPolicy
-    models: Models
-    servers: Servers
+    model: Callable[[str], ChatModel]
+    call_server: Callable[[str, str, dict[str, Any]], Awaitable[Any]]
     complete: Complete = no_provider
     folder: Path = field(default_factory=Path.cwd)
     warnings: list[str] = field(default_factory=list)
@@ -132,39 +120,24 @@ class Iteration:
                 self.warn(f"tool '{tool}' has no parameter '{name}'; it is ignored")
 
 
-class Tool(Protocol):
+class Tool:
     """A function that a statement calls by its name, and a model that may call it."""
 
     name: str
-
-    @property
-    def description(self) -> str | None:
-        """What the tool does."""
-
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the parameters; None: their names say all."""
-
-    def waits(self, asked_tools: set[int]) -> bool:
-        """Whether a call may wait; `asked_tools` are the tools that are asked already."""
-
-    def parameters(self) -> tuple[str, ...] | None:
-        """Return the names of the parameters, in their order; None if any is taken."""
-
-    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
-        """Return the result; raise what the tool raises. `scope` is the caller's."""
-
-
-class WaitingTool:
-    """What tools share that reach the world: calls wait, and the parameters are unknown here."""
-
     description: str | None = None
-    schema: dict[str, Any] | None = None
 
-    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - the protocol's parameter
-        """Return True."""
+    def waits(self, asked_tools: set[int]) -> bool:  # noqa: ARG002 - of a tool of statements
+        """Whether a call may wait; `asked_tools` are the tools that are asked already."""
         return True
 
     def parameters(self) -> tuple[str, ...] | None:
-        """Return None: the tool takes any."""
+        """Return the names of the parameters, in their order; None if any is taken."""
         return None
+
+    def schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the parameters, None where their names say all."""
+        return None
+
+    async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:
+        """Return the result; raise what the tool raises. `scope` is the caller's."""
+        raise NotImplementedError

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fnmatch
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
 from evalcore.expressions.template import compile_tree
-from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.statements import MistakeCollector, OpenPrefix, ScriptPart, read_shape
+from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError
+from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
 from evalcore.shapes import Text
 from evalcore.trust.processes import hide_process
 from evalcore.trust.secrets import literals_of_target, telling_values
@@ -28,12 +27,9 @@ EXTRA: Final = "tools of MCP servers need the extra 'mcp': pip install 'evalcore
 
 
 class McpServer(ScriptPart):
-    """A server; with `auto_import_scope: shared` all its tools can be called.
+    """A server; a call of a tool may take `timeout_seconds`."""
 
-    A call of a tool may take `timeout_seconds`.
-    """
-
-    auto_import_scope: Literal["none", "shared", "chat"] = "none"
+    auto_import_scope: Literal["none", "chat"] = "none"
     timeout_seconds: float = Field(_CALL_S, gt=0)
 
 
@@ -66,16 +62,7 @@ def read_mcp_reference(reference: str) -> tuple[str, str] | None:
     return (server, tool) if separator and server and tool else None
 
 
-def matches(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a name fits one of the patterns, and none that begins with `!`."""
-    included = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
-    excluded = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in included) and not any(
-        fnmatch.fnmatchcase(name, pattern) for pattern in excluded
-    )
-
-
-class McpTool(WaitingTool):
+class McpTool(Tool):
     """A tool of a server."""
 
     def __init__(self, name: str, server: str, tool: str) -> None:
@@ -85,17 +72,7 @@ class McpTool(WaitingTool):
 
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the server answers; raise `ToolError`."""
-        return await run.servers.call(self.server, self.tool, params)
-
-
-def server_tools(prefix: str, server: str, patterns: Sequence[str]) -> OpenPrefix:
-    """Return the names of all tools of a server that a filter lets through, under a prefix."""
-
-    def tool(name: str) -> Tool | None:
-        own = name.removeprefix(prefix)
-        return McpTool(name, server, own) if own and matches(own, patterns) else None
-
-    return OpenPrefix(prefix, tool)
+        return await run.call_server(self.server, self.tool, params)
 
 
 def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from pydantic import field_validator
@@ -18,7 +19,6 @@ from evalcore.scripts.iteration import (
     Scope,
     Tool,
     ToolError,
-    WaitingTool,
     is_caught,
     kind_of,
 )
@@ -71,30 +71,24 @@ class ModelEntry(NamedTuple):
     requests_per_minute: float | None = None
 
 
-def read_models(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, dict[str, Any]]:
-    """Return the entries of `models` by name: a list of `{name, …}` or a mapping."""
+def read_models(
+    raw: Any,
+    loc: Loc,
+    mistakes: MistakeCollector,
+    over: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+) -> dict[str, dict[str, Any]]:
+    """Return the entries of `models` by name: a list of `{name, …}` or a mapping.
+
+    `over` are those of the script, over which a variant lays its own: each is checked over them.
+    """
     models: dict[str, dict[str, Any]] = {}
     for name, entry, at in _named(raw, loc, mistakes):
         if name in models:
             mistakes.add((*at, "name"), f"duplicate model '{name}'")
             continue
         models[name] = entry
-        _check(entry, at, mistakes)
+        _check({**over.get(name, {}), **entry}, at, mistakes)
     return models
-
-
-def read_variant_models(
-    raw: Any, script: Mapping[str, Mapping[str, Any]], loc: Loc, mistakes: MistakeCollector
-) -> dict[str, dict[str, Any]]:
-    """Return what a variant lays over the models of a script, by name, in the script's own form.
-
-    Each entry is checked as it is over that of the script.
-    """
-    over: dict[str, dict[str, Any]] = {}
-    for name, entry, at in _named(raw, loc, mistakes):
-        over[name] = entry
-        _check({**script.get(name, {}), **entry}, at, mistakes)
-    return over
 
 
 def _named(
@@ -130,7 +124,7 @@ def _check(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollector) -> No
     if read_shape(WrittenModel, entry, loc, mistakes) is None:
         return
     provider = entry.get("provider", "openai")
-    if provider not in PROTOCOLS and not _has_address(entry):
+    if provider not in PROTOCOLS and not model_entry(entry).options.get("base_url"):
         hint = suggest(provider, (*PROTOCOLS, *SERVICES, *_NAMED))
         message = f"unknown provider {describe(provider)}.{hint} With 'base_url' any name will do"
         mistakes.add((*loc, "provider"), message)
@@ -143,7 +137,7 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
 
     from evalcore.providers.chat import ChatOptions
 
-    options = model_entry(entry).options
+    _, options, _ = model_entry(entry)
     key = options.get("api_key")
     if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
         message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
@@ -156,10 +150,6 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
         for each in error.errors(include_url=False, include_input=False):
             at = (*loc, *(str(part) for part in each["loc"]))
             mistakes.add(at, str(each["msg"]).removeprefix("Value error, "))
-
-
-def _has_address(entry: Mapping[str, Any]) -> bool:
-    return bool(model_entry(entry).options.get("base_url"))
 
 
 def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
@@ -248,7 +238,7 @@ class ModelConfig(ModelParameters):
 _PARAMETERS: Final = tuple(ModelParameters.model_fields)
 
 
-class ModelTool(WaitingTool):
+class ModelTool(Tool):
     """Asks the model that `model_ref` names; `tools` are what it may call meanwhile."""
 
     def __init__(self, name: str, config: Mapping[str, Any]) -> None:
@@ -271,7 +261,7 @@ class ModelTool(WaitingTool):
         prompt = params.get("prompt", config.get("prompt"))
         if prompt is None:
             raise ToolError("ValidationError", f"{self.name}: parameter 'prompt' is required")
-        chat = run.models.find(str(config.get("model_ref") or DEFAULT_MODEL))
+        chat = run.model(str(config.get("model_ref") or DEFAULT_MODEL))
         messages: list[Mapping[str, Any]] = []
         system = config.get("system_message") or config.get("system")
         if system:
@@ -341,7 +331,7 @@ class ModelTool(WaitingTool):
 def _described(name: str, tool: Tool) -> Mapping[str, Any]:
     """Return what a model is told of a tool."""
     properties: dict[str, Any] = {each: {} for each in tool.parameters() or ()}
-    schema = tool.schema or {"type": "object", "properties": properties}
+    schema = tool.schema() or {"type": "object", "properties": properties}
     return {"name": name, "description": tool.description or "", "parameters": schema}
 
 

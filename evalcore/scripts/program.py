@@ -9,9 +9,7 @@ from typing import Annotated, Any, Final, NamedTuple
 
 from evalcore.expressions.engine import ExpressionError
 from evalcore.expressions.template import Tree, compile_tree
-from evalcore.scripts.builtin_tools import score_tools
 from evalcore.scripts.iteration import Scope
-from evalcore.scripts.mcp import server_tools
 from evalcore.scripts.score import text_of
 from evalcore.scripts.statements import (
     RESULT,
@@ -136,27 +134,11 @@ class Layer(NamedTuple):
     chain: bool
 
 
-def open_servers(servers: Mapping[str, Any]) -> Toolbox:
-    """Return the outermost toolbox: tools that need no import.
-
-    They are those that compute scores, and those of servers whose `auto_import_scope` is `shared`.
-    """
-    box = Toolbox()
-    for tool in score_tools():
-        box.add(tool, "the tools that need no import")
-    for name, server in servers.items():
-        if server.get("auto_import_scope") == "shared":
-            box.open.append(server_tools(f"{name}_", name, ("*",)))
-    return box
-
-
-def read_levels(
-    layers: tuple[Layer, ...], reader: LevelReader, around: Toolbox
-) -> tuple[Level, ...]:
-    """Return the levels, each inside of the one before, the first inside of `around`."""
+def read_levels(layers: tuple[Layer, ...], reader: LevelReader) -> tuple[Level, ...]:
+    """Return the levels, each inside of the one before."""
     levels: list[Level] = []
     for path, raw, chain in layers:
-        parent = levels[-1].toolbox if levels else around
+        parent = levels[-1].toolbox if levels else None
         levels.append(reader.read(raw, path, parent, chain=chain, shape=LevelShape))
     return tuple(levels)
 

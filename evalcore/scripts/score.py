@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from evalcore.expressions.engine import in_order, without_address
+from evalcore.expressions.engine import json_tree
 
 _LONGEST = 80
 
@@ -46,28 +46,11 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def plain_value(value: Any) -> Any:
-    """Return a value as JSON can hold it; what JSON has no word for becomes its text."""
-    if value is None or isinstance(value, bool | int | str):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
-    if isinstance(value, Mapping):
-        return {str(key): plain_value(item) for key, item in value.items()}
-    if isinstance(value, list | tuple | range):
-        return [plain_value(item) for item in value]
-    if isinstance(value, set | frozenset):
-        return [plain_value(item) for item in in_order(value)]
-    return without_address(str(value))
-
-
 def text_of(value: Any) -> str:
     """Return a value as text: text as it is, anything else as JSON."""
     if isinstance(value, str):
         return value
-    if type(value) is float and math.isfinite(value):
-        return repr(value)  # as JSON writes it
-    return json.dumps(plain_value(value), ensure_ascii=False)
+    return json.dumps(json_tree(value), ensure_ascii=False)
 
 
 def _quoted(value: Any) -> str:

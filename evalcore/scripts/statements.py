@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, Protocol, Self, TypeVar
@@ -90,16 +90,12 @@ def read_shape(
 
 
 class Toolbox:
-    """The tools of one list; what it lacks is looked for in the one around it.
-
-    `prefixes` are beginnings of names of which a server says which there are.
-    """
+    """The tools of one list; what it lacks is looked for in the one around it."""
 
     def __init__(self, parent: Toolbox | None = None, *, chain: bool = False) -> None:
         """Take the toolbox around it; `chain` says that no name of it may be defined again."""
         self.tools: dict[str, Tool] = {}
         self._places: dict[str, str] = {}
-        self.open: list[OpenPrefix] = []
         self._parent = parent
         self.chain = chain
 
@@ -117,47 +113,16 @@ class Toolbox:
         """Return the tool of that name, the innermost first."""
         if name in self.tools:
             return self.tools[name]
-        for opened in self.open:
-            if name.startswith(opened.prefix) and (tool := opened.tool(name)) is not None:
-                return tool
         return None if self._parent is None else self._parent.find(name)
 
     def outside(self, name: str) -> Tool | None:
         """Return the tool of that name around this toolbox."""
         return None if self._parent is None else self._parent.find(name)
 
-    def names(self) -> list[str]:
-        """Return every name that can be called."""
-        return sorted(set(self._names()))
-
-    def _names(self) -> Iterator[str]:
-        yield from self.tools
-        yield from (f"{opened.prefix}…" for opened in self.open)
-        if self._parent is not None:
-            yield from self._parent._names()
-
     def visible(self) -> dict[str, Tool]:
-        """Return every named tool that can be called here."""
+        """Return every tool that can be called here."""
         outer = {} if self._parent is None else self._parent.visible()
         return {**outer, **self.tools}
-
-
-class NamedTool:
-    """A tool from further out, imported under a name."""
-
-    def __init__(self, name: str, tool: Tool) -> None:
-        self.name, self.description, self.schema = name, tool.description, tool.schema
-        self.waits, self.parameters, self.call = tool.waits, tool.parameters, tool.call
-
-
-class OpenPrefix(NamedTuple):
-    """Names that begin with `prefix`: tools of a server that lists them itself.
-
-    `tool` makes the one of a name, whether the server has it or not; None if it may be none.
-    """
-
-    prefix: str
-    tool: Callable[[str], Tool | None]
 
 
 RESULT: Final = "_"
@@ -314,7 +279,7 @@ class CallTool(Statement):
         """Find the tool; warn of parameters that it does not have."""
         tool = toolbox.find(self.call)
         if tool is None:
-            names = known_names(toolbox.names(), _LISTED)
+            names = known_names(sorted(toolbox.visible()), _LISTED)
             message = f"there is no tool '{self.call}'. {names}"
             mistakes.add((*loc, "call"), message)
             return False

@@ -13,15 +13,14 @@ from evalcore.errors import UsageError
 from evalcore.expressions.engine import ExpressionSyntaxError, plain_data
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.builtin_tools import BUILT_IN, FOREIGN, find_builtin
-from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError, WaitingTool
-from evalcore.scripts.mcp import MCP, McpTool, matches, read_mcp_reference, server_tools
+from evalcore.scripts.iteration import DEEPEST_CALL, Iteration, Scope, Tool, ToolError
+from evalcore.scripts.mcp import MCP, McpTool, read_mcp_reference
 from evalcore.scripts.models import TEMPLATES, ModelConfig, ModelTool
 from evalcore.scripts.parameters import ToolParameter, checked_input, json_schema, read_parameters
 from evalcore.scripts.statements import (
     Body,
     Compiled,
     MistakeCollector,
-    NamedTool,
     ScriptPart,
     StatementCompiler,
     Toolbox,
@@ -34,7 +33,7 @@ from evalcore.trust.imports import ImportPolicy
 from evalcore.wording import Loc, describe, suggest
 
 
-class CustomTool:
+class CustomTool(Tool):
     """Runs its body, which sees the parameters and then the caller's scope.
 
     What the body stores is its own.
@@ -47,17 +46,16 @@ class CustomTool:
         self._names = tuple(parameter.name for parameter in parameters)
         self.body = Body((), listed=True)
 
-    @property
-    def schema(self) -> dict[str, Any] | None:
-        """The JSON Schema of the parameters."""
-        return json_schema(self._parameters)
-
     def waits(self, asked_tools: set[int]) -> bool:
         """Whether the body waits."""
         if id(self) in asked_tools:
             return False
         asked_tools.add(id(self))
         return any_waits((self.body,), asked_tools)
+
+    def schema(self) -> dict[str, Any] | None:
+        """Return the JSON Schema of the parameters."""
+        return json_schema(self._parameters)
 
     def parameters(self) -> tuple[str, ...] | None:
         """Return the names of the parameters."""
@@ -104,7 +102,7 @@ class _Loaded(NamedTuple):
     names: tuple[str, ...] | None
 
 
-class PythonTool(WaitingTool):
+class PythonTool(Tool):
     """Calls a function with the parameters as its keywords, in a thread of its own."""
 
     def __init__(
@@ -117,21 +115,18 @@ class PythonTool(WaitingTool):
         self._config = config
         self._loaded: dict[ImportPolicy, _Loaded] = {}
 
-    def load(self, imports: ImportPolicy) -> None:
-        """Import the symbol and make the tool; raise `EvalError`."""
-        self._load(imports)
-
     async def call(self, params: dict[str, Any], scope: Scope, run: Iteration) -> Any:  # noqa: ARG002
         """Return what the function returns; `ForeignError` if it raises."""
         from evalcore.trust.imports import call_foreign
 
-        function, names = self._load(run.imports)
+        function, names = self.load(run.imports)
         if names is not None:
             run.warn_of_unknown(self.name, params, names)
             params = {name: value for name, value in params.items() if name in names}
         return plain_data(await call_foreign(function, **params))
 
-    def _load(self, imports: ImportPolicy) -> _Loaded:
+    def load(self, imports: ImportPolicy) -> _Loaded:
+        """Import the symbol and make the tool; raise `EvalError`."""
         loaded = self._loaded.get(imports)
         if loaded is None:
             symbol = imports.load(self.reference)
@@ -189,6 +184,15 @@ def _names_of(function: Callable[..., Any]) -> tuple[str, ...] | None:
     return tuple(each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY)
 
 
+class _NamedTool(Tool):
+    """A tool from further out, imported under a name."""
+
+    def __init__(self, name: str, tool: Tool) -> None:
+        self.name, self.description = name, tool.description
+        self.waits, self.parameters = tool.waits, tool.parameters  # type: ignore[method-assign]
+        self.schema, self.call = tool.schema, tool.call  # type: ignore[method-assign]
+
+
 class ToolShape(ScriptPart):
     """What every tool has; the hints for a chat in a terminal have no effect on an evaluation."""
 
@@ -216,19 +220,6 @@ class ImportedToolShape(ToolShape):
 
     import_tool: Text
     config: dict[str, Any] | None = None
-
-
-class ImportedToolsShape(ScriptPart):
-    """All tools of a server (`mcp:server`) that `filter` lets through, below a prefix."""
-
-    import_tools: Text
-    prefix: str = ""
-    filter: list[Any] = Field(default_factory=lambda: ["*"])
-    force_ui_hints_for: Any = None
-    force_no_ui_hints_for: Any = None
-    ui_hints_args: Any = None
-    force_require_confirmation_for: Any = None
-    force_no_confirmation_for: Any = None
 
 
 class ToolReader:
@@ -286,16 +277,13 @@ class ToolReader:
             expected = "a tool: {import_tool: …} or {name, input, do}"
             self._mistakes.add(loc, f"expected {expected}, got {describe(raw)}")
             return None
-        kinds = [kind for kind in ("import_tool", "import_tools", "do") if kind in raw]
+        kinds = [kind for kind in ("import_tool", "do") if kind in raw]
         if len(kinds) != 1:
             has = " and ".join(f"'{kind}'" for kind in kinds) or "neither"
             self._mistakes.add(loc, f"a tool has 'import_tool' or 'do', this one has {has}")
             return None
         if kinds[0] == "do":
             return self._custom(raw, loc)
-        if kinds[0] == "import_tools":
-            self._open_prefix(raw, loc, box)
-            return None
         shape = read_shape(ImportedToolShape, raw, loc, self._mistakes)
         return None if shape is None else self._imported(shape, loc, box)
 
@@ -313,7 +301,7 @@ class ToolReader:
             return self._mcp(reference, name, loc)
         outer = box.outside(reference)
         if outer is not None:
-            return NamedTool(name or reference, outer)
+            return _NamedTool(name or reference, outer)
         builtin = find_builtin(reference, name, config)
         if isinstance(builtin, ModelTool):
             self._check_model(builtin, loc)
@@ -344,7 +332,7 @@ class ToolReader:
             self._mistakes.add((*at, "model_ref"), message)
 
     def _bind(self, tool: ModelTool, loc: Loc, box: Toolbox) -> None:
-        """Give a model the tools that its configuration lists: by name, by patterns, its own."""
+        """Give a model the tools that its configuration lists: by name, or its own."""
         listed = tool.config.get("tools")
         if listed is None or not isinstance(listed, list):
             if listed is not None:
@@ -354,16 +342,11 @@ class ToolReader:
             if isinstance(member, str):
                 named = box.find(member)
                 if named is None:
-                    hint = suggest(member, box.names())
+                    hint = suggest(member, box.visible())
                     self._mistakes.add((*loc, index), f"there is no tool '{member}'.{hint}")
                 else:
                     tool.tools[member] = named
-            elif isinstance(member, Mapping) and isinstance(member.get("match"), list):
-                patterns = [str(pattern) for pattern in member["match"]]
-                for name, each in box.visible().items():
-                    if each is not tool and matches(name, patterns):
-                        tool.tools[name] = each
-        inline = [each for each in listed if isinstance(each, Mapping) and "match" not in each]
+        inline = [each for each in listed if not isinstance(each, str)]
         if inline:
             tool.tools.update(self.read(inline, loc, box).tools)
 
@@ -383,18 +366,3 @@ class ToolReader:
         message = f"the script's 'mcp' has no server '{server}'.{suggest(server, self._servers)}"
         self._mistakes.add(loc, message)
         return False
-
-    def _open_prefix(self, raw: Mapping[str, Any], loc: Loc, box: Toolbox) -> None:
-        """Open the names of all of a server's tools."""
-        shape = read_shape(ImportedToolsShape, raw, loc, self._mistakes)
-        if shape is None:
-            return
-        at = (*loc, "import_tools")
-        if not shape.import_tools.startswith(MCP):
-            self._mistakes.add(at, f"imports tools of a server only: {MCP}server")
-            return
-        server = shape.import_tools.removeprefix(MCP)
-        if self._has_server(server, at):
-            box.open.append(
-                server_tools(shape.prefix, server, [str(each) for each in shape.filter])
-            )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from evalcore.errors import EvalError, TargetError, UsageError
@@ -21,7 +22,6 @@ from evalcore.scripts.program import (
     SuiteProgram,
     Test,
     judged_values,
-    open_servers,
     read_levels,
 )
 from evalcore.scripts.score import score_of, text_of
@@ -76,9 +76,7 @@ class ScriptTarget:
         if variant.get("data"):
             depth = definition.get("variant_layer", len(layers))
             layers.insert(depth, Layer(("variant",), {"data": variant["data"]}, chain=True))
-        self._program = SuiteProgram(
-            read_levels(tuple(layers), reader, open_servers(servers)), reader
-        )
+        self._program = SuiteProgram(read_levels(tuple(layers), reader), reader)
 
     def waits(self, case: Case) -> bool:
         """Return whether the test calls what has to be waited for."""
@@ -100,10 +98,10 @@ class ScriptTarget:
         return self._program.test(case.id, case.input)
 
     def _running(self, work: Work) -> Iteration:
-        models = _Models(self, work.mode)
         if self._starts_servers:
             work.imports.check_command("an MCP server")
-        return Iteration(work.imports, models, self._servers, work.complete, work.folder)
+        model = partial(self.model, mode=work.mode)
+        return Iteration(work.imports, model, self._servers.call, work.complete, work.folder)
 
     def model(self, name: str, mode: str) -> ChatModel:
         """Return the model of that name, made once; raise `TargetError`."""
@@ -145,18 +143,6 @@ class ScriptTarget:
             raise TargetError("model", f"{message}, or set OPENAI_BASE_URL or OPENAI_API_KEY")
         only_anthropic = has_anthropic and not has_openai
         return {"provider": "anthropic" if only_anthropic else "openai", "model": name}
-
-
-class _Models:
-    """The models of a target, for runs of one mode."""
-
-    def __init__(self, target: ScriptTarget, mode: str) -> None:
-        self._target = target
-        self._mode = mode
-
-    def find(self, name: str) -> ChatModel:
-        """Return a model; raise `TargetError` if there is none of that name."""
-        return self._target.model(name, self._mode)
 
 
 def outermost(names: Any, context: BuildContext) -> dict[str, Any]:

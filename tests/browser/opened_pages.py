@@ -1,7 +1,8 @@
-"""Pages of this project's servers in one real browser."""
+"""Pages of this project in one real browser."""
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +14,13 @@ import uvicorn
 from fastapi import FastAPI
 
 from tests.support.viewer import pages_with_history
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def find_chromium() -> str | None:
+    """Return the path of a Chromium or Chrome of this machine."""
+    return next((path for name in NAMES if (path := shutil.which(name))), None)
 
 
 @dataclass
@@ -48,6 +56,27 @@ class Browser:
     def text(self) -> str:
         """What is shown."""
         return str(self.page.inner_text("main"))
+
+
+@contextmanager
+def opened_browser(origin: str = "") -> Iterator[Browser]:
+    """Start Chromium and give its page."""
+    from axe_playwright_python.sync_playwright import Axe
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
+        )
+        page = chromium.new_page()
+        page.set_default_timeout(60_000)
+        browser = Browser(page, origin, Axe().axe_script)
+        page.on("console", lambda message: browser.messages.append(message.text))
+        page.on("pageerror", lambda error: browser.messages.append(str(error)))
+        page.on("dialog", lambda dialog: browser.messages.append(dialog.message))
+        page.on("request", lambda request: browser.requests.append(request.url))
+        yield browser
+        chromium.close()
 
 
 @contextmanager

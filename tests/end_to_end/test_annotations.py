@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,7 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.plan import plan_run
 from evalcore.storage.address import open_store
-from tests.support.shell import ROOT, Ended, evalcore
+from tests.support.shell import Ended, evalcore
 
 SUITE = """
 name: Polite
@@ -103,34 +99,6 @@ def test_every_form_of_the_report_says_how_many_labels_are_missing(suite: Path) 
     assert len(written) == len(forms) + 1
     for text in (shown.out, *written):
         assert "3 labels are missing" in text
-
-
-def test_a_gate_that_no_label_can_save_fails_at_once(suite: Path) -> None:
-    text = suite.read_text("utf-8").replace("value: Hello", "value: Goodbye")
-    suite.write_text(text, "utf-8")
-
-    ended = command(suite, "run", suite, "--json")
-
-    assert ended.code == 1
-    assert ended.report["awaiting"]["labels"] == 3
-
-
-def test_a_gate_that_no_label_can_break_passes_at_once(suite: Path) -> None:
-    ended = command(suite, "run", suite, "--json", "--gate", "pass_rate=0")
-
-    assert ended.code == 0
-    assert ended.report["awaiting"]["labels"] == 3
-
-
-def test_an_assertion_that_is_required_of_people_leaves_its_gate_open(suite: Path) -> None:
-    text = suite.read_text("utf-8").replace("expected: yes}", "expected: yes, required: true}")
-    suite.write_text(text, "utf-8")
-
-    ended = command(suite, "run", suite, "--json", "--gate", "required_assertions")
-    assert ended.code == 3
-
-    command(suite, "annotations", "import", "-", stdin=lines(label("hello", "human", "no", "a")))
-    assert command(suite, "regrade", "latest", "--gate", "required_assertions").code == 1
 
 
 @pytest.mark.parametrize(("then", "code"), [("fail", 1), ("inconclusive", 3)])
@@ -228,18 +196,6 @@ def test_all_wrong_rows_are_named_and_nothing_is_stored(suite: Path) -> None:
     assert not (suite.parent / "store" / "annotations").exists()
 
 
-def test_of_labels_with_different_times_the_later_one_counts(suite: Path) -> None:
-    command(suite, "run", suite)
-    rows = [
-        label("hello", "human", "no", "ann", at="2026-05-18T10:00:01Z"),
-        label("hello", "human", "yes", "ann", at="2026-05-18T10:00:00Z"),
-    ]
-
-    assert command(suite, "annotations", "import", "-", stdin=lines(*rows)).code == 0
-    (row,) = command(suite, "annotations", "export", "latest").lines
-    assert row["label"] == "no"
-
-
 def test_an_old_export_does_not_undo_a_change_of_mind(suite: Path) -> None:
     command(suite, "run", suite)
     old = label("hello", "human", "no", "ann", at="2026-01-01T00:00:00Z")
@@ -305,54 +261,6 @@ def test_a_judge_is_compared_with_the_people_who_answered(suite: Path, tmp_path:
         "false_fail": 0,
         "true_fail": 0,
     }
-
-
-def test_a_suite_in_python_asks_people(tmp_path: Path) -> None:
-    script = tmp_path / "asks.py"
-    script.write_text(
-        "from evalcore import define_suite, human, run_suite, variant\n"
-        "suite = define_suite(name='py', flow=lambda case: case, variants=[variant('a')],\n"
-        "    cases=[{'id': 'c', 'input': 'x', 'assertions': [human('Kind?', labels=['yes', 'no'],\n"
-        "        expected='yes', required=True)]}])\n"
-        "print(run_suite(suite, store='store').decision)\n",
-        "utf-8",
-    )
-    environment = {"PYTHONPATH": str(ROOT)}
-    ended = subprocess.run(
-        [sys.executable, str(script)],
-        cwd=tmp_path,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert ended.stdout.strip().endswith("inconclusive"), ended.stderr
-
-
-def test_labels_given_while_a_run_is_decided_again_are_neither_lost_nor_doubled(
-    suite: Path,
-) -> None:
-    command(suite, "run", suite)
-    with ThreadPoolExecutor(3) as pool:
-        imports = [
-            pool.submit(command, suite, "annotations", "import", "-", stdin=lines(*ALL, row))
-            for row in (label("bye", "warmth", 1, "cy"), label("bye", "warmth", 5, "di"))
-        ]
-        regraded = pool.submit(command, suite, "regrade", "latest", "--json")
-        assert [each.result().code for each in imports] == [0, 0]
-        assert regraded.result().code in (0, 3)
-
-    # The run that was decided meanwhile has the same contents, and so the same labels.
-    rows = command(suite, "annotations", "export", "latest").lines
-    assert sorted((row["annotator"], row["label"]) for row in rows if row["case"] == "bye") == [
-        ("ann", 2),
-        ("bo", 5),
-        ("cy", 1),
-        ("di", 5),
-    ]
-    assert len(list((suite.parent / "store" / "annotations").rglob("*.json"))) == 5
-    assert command(suite, "regrade", "latest").code == 0
 
 
 def test_a_run_that_stops_early_does_not_take_missing_labels_for_failures(tmp_path: Path) -> None:

@@ -12,11 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 
-from evalcore.storage.address import open_store
-from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import write_suite
 from tests.support.prefect_server import NewDatabase
 from tests.support.servers import free_port
@@ -123,40 +120,6 @@ def dev(folder: Path, *arguments: str) -> Iterator[Dev]:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 running.process.wait(_STOPPED_S)
             running.process.kill()
-
-
-def run_through(running: Dev) -> None:
-    """Do what was printed, and see that a run passes."""
-    (command,) = (line for line in running.printed.splitlines() if "prefect deployment run" in line)
-    assert "--param suite=tried.eval.yaml" in command
-    ended = running.shell(command)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
-    listed = running.shell("evalcore runs list")
-    assert "pass" in listed.stdout
-    assert "tried" in listed.stdout
-    assert "Completed" in ended.stdout + ended.stderr
-
-
-@pytest.mark.extended  # `.ci/package` runs `dev`, a night and Ctrl-C from a wheel
-def test_a_run_goes_through_it_and_an_interrupt_leaves_no_process(
-    used_folder: Callable[[], Path],
-) -> None:
-    folder = used_folder()
-    with dev(folder, "--port", str(free_port())) as running:
-        running.wait_for("Ctrl-C stops everything")
-        assert len(processes(folder)) > 2
-        run_through(running)
-        (manifest,) = list_runs(open_store(str(folder / ".evalcore")))
-        assert manifest.decision == "pass"
-        address = f"http://127.0.0.1:{running.service_port}"
-        assert f"{address}/docs" in running.printed
-        assert httpx.get(f"{address}/readyz", timeout=60).status_code == 200
-        assert running.shell("echo $EVALCORE_SERVICE").stdout == f"{address}\n"
-        running.process.send_signal(signal.SIGINT)
-        assert running.process.wait(_STOPPED_S) == 0, running.printed
-        assert processes(folder) == []
-    assert "Traceback" not in running.printed
-    assert (folder / ".evalcore" / "dev" / "env").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.extended

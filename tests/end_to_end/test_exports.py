@@ -189,27 +189,6 @@ def test_an_export_that_fails_after_the_run_does_not_hide_its_decision(
     assert "File name too long" in ended.err
 
 
-def test_iterations_have_a_spread(suite: Path) -> None:
-    (suite.parent / "flaky.py").write_text(
-        "calls = 0\ndef fn(input):\n    global calls\n    calls += 1\n"
-        "    return 'yes' if calls % 5 else 'no'\n"
-    )
-    path = suite.parent / "t.eval.yaml"
-    path.write_text(
-        "targets: [{name: default, provider: python, callable: 'flaky:fn'}]\n"
-        "execution: {trials: {count: 10, strategy: pass_all_k, k: 2}, workers: 1}\n"
-        "tests: [{id: a, input: x, assertions: [{type: equals, value: 'yes'}]}]\n"
-    )
-    report = evalcore("run", path, "--json", store=suite.parent / "store").report
-    (case,) = report["cases"]
-    spread = case["spread"]
-    assert case["score"] == pytest.approx(28 / 45)
-    assert (spread["iterations"], spread["passed"], spread["flaky"]) == (10, 8, True)
-    assert spread["stdev"] == pytest.approx(0.421637)
-    assert spread["pass_rate"]["low"] == pytest.approx(0.490162, abs=1e-6)
-    assert spread["pass_rate"]["high"] == pytest.approx(0.943318, abs=1e-6)
-
-
 def test_rows_have_input_output_metrics_and_tags(tmp_path: Path) -> None:
     path = tmp_path / "s.eval.yaml"
     path.write_text(

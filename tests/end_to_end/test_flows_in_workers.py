@@ -155,7 +155,3 @@ def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     while not written.exists() and time.monotonic() < until:
         time.sleep(0.01)
     assert written.exists()
-
-
-def test_a_flow_that_ends_its_process_is_in_error(folder: Path) -> None:
-    assert run(folder, "flows_here:dies")["error"]["kind"] == "process"

@@ -117,7 +117,6 @@ seen = [
 ]
 print(json.dumps({"score": 1, "details": seen}))
 """
-QUESTION = '{"question": "Is it?", "target": "second"}'
 
 
 def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
@@ -142,11 +141,11 @@ def test_a_program_asks_the_judge_as_often_as_it_may(tmp_path: Path) -> None:
 def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     # A shell is there at once; Python's start may take longer than the program has time.
     command = "sleep 600 & echo $! >child; echo stuck >&2; wait"
-    grader = {"type": "code-grader", "command": command, "timeout_ms": 10_000}
+    grader = {"type": "code-grader", "command": command, "timeout_ms": 3_000}
     found = graded(tmp_path, "x", grader)
     child = int((tmp_path / "child").read_text())
 
-    assert (found["outcome"], "longer than 10 s: stuck" in found["message"]) == ("error", True)
+    assert (found["outcome"], "longer than 3 s: stuck" in found["message"]) == ("error", True)
     deadline = time.monotonic() + 60
     while _is_alive(child):
         assert time.monotonic() < deadline
@@ -161,39 +160,10 @@ def _is_alive(process: int) -> bool:
         return False
 
 
-def test_a_command_that_is_text_goes_through_the_shell(tmp_path: Path) -> None:
-    command = "cat > told.json && echo '{\"score\": 1}'"
-    found = graded(tmp_path, "x", {"type": "code-grader", "command": command})
-
-    assert found["outcome"] == "passed"
-    assert json.loads((tmp_path / "told.json").read_text())["output"] == "x"
-
-
 MEMBERS = [
     {"name": "a", "type": "contains", "value": "x", "weight": 3},
     {"name": "b", "type": "contains", "value": "nope"},
 ]
-
-
-AGGREGATORS: list[tuple[Json, float, str]] = [
-    ({}, 0.75, "failed"),
-    ({"aggregator": "weighted_average"}, 0.75, "failed"),
-    ({"aggregator": {"type": "weighted_average", "weights": {"a": 1}}}, 0.5, "failed"),
-    ({"aggregator": {"type": "weighted_mean"}, "threshold": 0.7}, 0.75, "passed"),
-    ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5, "passed"),
-    ({"aggregator": {"type": "threshold", "threshold": 1.0}}, 0.5, "failed"),
-    ({"aggregator": "minimum"}, 0.0, "failed"),
-]
-
-
-def test_a_composite_has_one_score(tmp_path: Path) -> None:
-    composite = {"type": "composite", "assertions": MEMBERS}
-    tests = (given("x", {**composite, **aggregator}) for aggregator, *_ in AGGREGATORS)
-    for found, (aggregator, score, outcome) in zip(
-        graded_each(tmp_path, *tests), AGGREGATORS, strict=True
-    ):
-        assert (found["score"], found["outcome"]) == (score, outcome), aggregator
-        assert [one["name"] for one in found["details"]["scores"]] == ["a", "b"]
 
 
 def test_a_program_aggregates_the_members(tmp_path: Path) -> None:
@@ -218,12 +188,6 @@ def test_a_judge_aggregates_the_members(tmp_path: Path) -> None:
 
     assert found["score"] == 0.85
     assert '"score": 1.0' in asked.body["messages"][1]["content"]
-
-
-def test_a_member_in_error_is_an_error_of_the_whole(tmp_path: Path) -> None:
-    members = [*MEMBERS, {"type": "code-grader", "command": ["false"]}]
-    found = graded(tmp_path, "x", {"type": "composite", "assertions": members})
-    assert (found["outcome"], found["score"]) == ("error", 0.0)
 
 
 def test_members_that_are_wrong_are_told_with_their_place(tmp_path: Path) -> None:
@@ -288,11 +252,6 @@ def test_trajectories_are_scored_by_their_share(tmp_path: Path) -> None:
     assert [one["score"] for one in found] == pytest.approx([score for _, score in TRAJECTORIES])
 
 
-def test_a_trajectory_that_is_not_known_is_blocked(tmp_path: Path) -> None:
-    assertion = {"type": "tool-trajectory", "mode": "exact", "expected": [SEARCH]}
-    assert graded(tmp_path, "x", assertion)["outcome"] == "blocked"
-
-
 def test_the_tool_calls_of_a_model_are_its_trajectory(tmp_path: Path) -> None:
     calls = ({"name": "search", "arguments": {"q": "a"}},)
     with model_server(script=lambda _: Answer("done", calls)) as server:
@@ -311,11 +270,6 @@ def test_the_tool_calls_of_a_model_are_its_trajectory(tmp_path: Path) -> None:
 
     assert first["outcome"] == "passed"
     assert (second["score"], second["outcome"]) == (0.75, "failed")
-
-
-def test_metrics_that_were_not_measured_block(tmp_path: Path) -> None:
-    found = graded(tmp_path, "x", {"type": "execution-metrics", "max_cost_usd": 1})
-    assert (found["outcome"], "max_cost_usd" in found["message"]) == ("blocked", True)
 
 
 NESTED = [
@@ -379,47 +333,6 @@ def test_fields_are_compared(tmp_path: Path) -> None:
         tests.append(given(json.dumps(value), assertion, expected_output=INVOICE))
     scores = [found["score"] for found in graded_each(tmp_path, *tests)]
     assert scores == [score for *_, score in FIELDS]
-
-
-def test_fields_have_weights_and_optional_ones_may_be_missing(tmp_path: Path) -> None:
-    fields = [
-        {"path": "number", "weight": 3},
-        {"path": "total"},
-        {"path": "date", "required": False},
-    ]
-    assertion = {"type": "field-accuracy", "fields": fields}
-    output = json.dumps({"number": "A-1", "total": 1})
-    assert graded(tmp_path, output, assertion, expected_output=INVOICE)["score"] == 0.75
-    whole = {**assertion, "aggregation": "all_or_nothing"}
-    assert graded(tmp_path, output, whole, expected_output=INVOICE)["score"] == 0.0
-
-
-NOTHING_COMPARED: list[tuple[list[Json], Json, str]] = [
-    # All are optional and missing.
-    ([{"path": "number", "required": False}], {}, "weighted_average"),
-    (
-        [{"path": "number", "required": False}, {"path": "total", "required": False}],
-        {"note": 1},
-        "all_or_nothing",
-    ),
-    # The other field has a weight, and is not compared.
-    (
-        [{"path": "number", "weight": 0}, {"path": "note", "required": False}],
-        {"number": "A-1"},
-        "all_or_nothing",
-    ),
-]
-
-
-def test_a_comparison_of_nothing_fails(tmp_path: Path) -> None:
-    tests = []
-    for fields, value, aggregation in NOTHING_COMPARED:
-        accuracy = {"type": "field-accuracy", "fields": fields, "aggregation": aggregation}
-        for more in ({}, {"threshold": 0}, {"negate": True}):
-            assertion = {**accuracy, **more}
-            tests.append(given(json.dumps(value), assertion, expected_output=INVOICE))
-    found = graded_each(tmp_path, *tests)
-    assert {(one["score"], one["outcome"]) for one in found} == {(0.0, "failed")}
 
 
 def field_tests(*expected: Any) -> list[dict[str, Any]]:

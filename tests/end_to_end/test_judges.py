@@ -19,7 +19,7 @@ from tests.support.judged import (
     run,
     write_suite,
 )
-from tests.support.model_server import Failure, echo, model_server
+from tests.support.model_server import Failure, model_server
 from tests.support.model_wire import Answer, Question
 from tests.support.shell import Json, evalcore
 
@@ -437,16 +437,3 @@ def test_an_anthropic_judge_answers_by_a_tool(tmp_path: Path) -> None:
         targets = [judge(server, provider="anthropic")]
         path = write_suite(tmp_path, [given("x", criteria="c")], targets=targets)
         assert results(run(path))["a"]["score"] == 0.9
-
-
-def test_a_failing_judge_is_an_error_not_a_score(tmp_path: Path) -> None:
-    found, item, _ = graded(tmp_path, lambda _: Failure(400, message="no such model"), criteria="c")
-
-    assert (found["outcome"], item["outcome"]) == ("error", "blocked")
-    assert "no such model" in found["message"]
-
-
-def test_an_echo_of_the_prompt_is_no_verdict(tmp_path: Path) -> None:
-    found, _, requests = graded(tmp_path, echo, {"type": "llm-grader", "prompt": "{{output}}"})
-
-    assert (found["outcome"], len(requests)) == ("error", 3)

@@ -15,7 +15,6 @@ from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.shell import Ended, environment, evalcore
 
-KEY = "a key of sixteen characters or more"
 Json = dict[str, Any]
 
 
@@ -60,13 +59,6 @@ def one_message(ended: Ended) -> str:
     return lines[0]
 
 
-def test_an_own_run_is_resumed_without_further_ado(shared: Shared) -> None:
-    run = shared.plan_command("me")
-
-    assert shared.call("run", "--resume", run.run_id).code == 0
-    assert shared.marker.exists()
-
-
 @pytest.mark.parametrize("command", [("run", "--resume"), ("run", "--workers", "2", "--resume")])
 def test_a_plan_of_another_user_starts_no_program(shared: Shared, command: tuple[str, ...]) -> None:
     run = shared.plan_command("somebody", workers=2)
@@ -86,18 +78,6 @@ def test_settings_allow_what_a_plan_of_another_user_asks_for(shared: Shared) -> 
     assert shared.marker.exists()
 
 
-def test_a_plan_of_another_user_imports_nothing_of_the_working_folder(shared: Shared) -> None:
-    program = f"import pathlib\npathlib.Path({str(shared.marker)!r}).touch()\n"
-    (shared.work / "answering.py").write_text(f"{program}def answer(input): return 'x'\n")
-    target = {"name": "default", "provider": "python", "callable": "answering:answer"}
-    run = shared.plan({"targets": [target]}, "somebody")
-    ended = shared.call("run", "--resume", run.run_id)
-
-    assert ended.code == 2
-    assert "module 'answering'" in one_message(ended)
-    assert not shared.marker.exists()
-
-
 @pytest.mark.multiprocess
 def test_workers_of_a_signed_run_have_its_key(shared: Shared) -> None:
     run = shared.plan_command("me", workers=2)
@@ -105,29 +85,6 @@ def test_workers_of_a_signed_run_have_its_key(shared: Shared) -> None:
 
     assert ended.code == 0, ended.err
     assert shared.marker.exists()
-
-
-def test_with_a_key_only_signed_plans_are_executed(shared: Shared) -> None:
-    run = shared.plan({"targets": [{"name": "default", "provider": "echo"}]}, "me")
-    refused = shared.call("run", "--resume", run.run_id, EVALCORE_PLAN_KEY=KEY)
-
-    assert refused.code == 2
-    assert "is signed with another key" in one_message(refused)
-    assert shared.call("run", "--resume", run.run_id).code == 0
-
-
-@pytest.mark.parametrize("command", [("run", "--resume"), ("run", "--workers", "2", "--resume")])
-def test_a_signed_plan_that_was_changed_is_damaged(
-    shared: Shared, command: tuple[str, ...]
-) -> None:
-    run = shared.plan_command("me")
-    path = shared.store.local_path(run.keys.plan_suite)
-    path.write_bytes(path.read_bytes().replace(b"touch", b"mkdir"))
-    ended = shared.call(*command, run.run_id)
-
-    assert ended.code == 4
-    assert "plan/suite.json is not what was signed" in one_message(ended)
-    assert not shared.marker.exists()
 
 
 @pytest.mark.parametrize("part", ["plan/suite.json", "manifest.json"])
@@ -170,11 +127,3 @@ def test_regrade_reads_no_suite_that_a_plan_of_another_user_names(shared: Shared
     assert ended.code == 2
     assert "does not lie below" in one_message(ended)
     assert shared.call("regrade", run.run_id, "suite.eval.yaml").code == 0
-
-
-def test_a_short_key_is_one_message(shared: Shared) -> None:
-    run = shared.plan({"targets": [{"name": "default", "provider": "echo"}]}, "me")
-    ended = shared.call("run", "--resume", run.run_id, EVALCORE_PLAN_KEY="short")
-
-    assert ended.code == 2
-    assert "EVALCORE_PLAN_KEY is too short" in one_message(ended)

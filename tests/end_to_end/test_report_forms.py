@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from xml.etree.ElementTree import fromstring
 
 import pytest
 
@@ -75,26 +72,6 @@ def test_a_form_is_written_to_a_file(ran: Ran, tmp_path: Path) -> None:
     assert path.read_text("utf-8") == (ran.folder / "report.md").read_text("utf-8")
 
 
-def test_the_page_has_input_output_expected_and_actual(ran: Ran) -> None:
-    text = (ran.folder / "report.html").read_text("utf-8")
-    found = re.search(r'<script type="text/plain" id="details">(.*?)</script>', text, re.DOTALL)
-    assert found is not None
-    good, bad = (json.loads(line) for line in found[1].splitlines())
-    assert good[0] == "Say yes."
-    assert good[2][0][0]["output"] == "yes"
-    assert json.loads(bad[0]) == {"question": "Say <b>yes</b>."}
-    answer = bad[2][0][0]
-    assert (answer["outcome"], answer["output"]) == ("failed", "no </script>")
-    (assertion,) = answer["assertions"]
-    assert (assertion["expected"], assertion["actual"]) == ("yes", "no </script>")
-
-
-def test_junit_counts_what_the_report_counts(ran: Ran) -> None:
-    root = fromstring((ran.folder / "report.junit.xml").read_text("utf-8"))
-    assert (root.get("tests"), root.get("failures")) == ("2", "1")
-    assert [one.get("name") for one in root.iter("testcase")] == ["good", "bad"]
-
-
 def test_an_annotation_names_the_suites_file(ran: Ran) -> None:
     text = (ran.folder / "report.github.txt").read_text("utf-8")
     assert "::error file=mixed.eval.yaml,title=bad [default]%3A failed::agrees" in text
@@ -126,15 +103,6 @@ def test_a_summary_never_grows_beyond_what_github_takes(ran: Ran, tmp_path: Path
     assert "is left out" in data.decode()
 
 
-def test_a_changed_suite_gives_annotations_without_lines(tmp_path: Path) -> None:
-    path = tmp_path / "mixed.eval.yaml"
-    path.write_text(SUITE, "utf-8")
-    run_id = evalcore("run", "--json", path, store=tmp_path).report["run"]["id"]
-    path.write_text("# new\n" + SUITE, "utf-8")
-    text = evalcore("report", run_id, "--github", store=tmp_path, cwd=tmp_path, env=NO_BUILD).out
-    assert "file=mixed.eval.yaml,title=bad" in text
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -154,11 +122,3 @@ def test_a_mistake_is_told_with_what_would_work(
     assert ended.code == 2
     assert message in ended.err
     assert "Traceback" not in ended.err
-
-
-def test_verbose_prints_every_case(ran: Ran) -> None:
-    lines = evalcore("report", ran.run_id, "-v", store=ran.store, cwd=ran.cwd).out.splitlines()
-    assert lines[0] == "✓ good [default]: passed, score 1.0000"
-    place = lines.index("✗ bad [default]: failed, score 0.0000")
-    assert "        expected  yes" in lines[place:]
-    assert "        actual    no </script>" in lines[place:]

@@ -119,16 +119,6 @@ def test_evidence_of_a_run_before_the_last_is_found(project: Project) -> None:
     assert project.calls == []
 
 
-def test_regrade_of_a_case_without_evidence_is_an_error_of_that_case(project: Project) -> None:
-    first = project.run("run", "suite.yaml").report
-    project.tests[4]["input"] = "never asked"
-    again = project.run("regrade", first["run"]["id"])
-    assert project.calls == []
-    assert again.report["counts"]["error"] == 4
-    (case, *_) = [case for case in again.report["cases"] if case["id"] == "t4"]
-    assert "no stored evidence" in case["items"][0]["error"]["message"]
-
-
 def test_regrade_names_the_missing_suite_file(project: Project) -> None:
     first = project.run("run", "suite.yaml").report
     (project.folder / "suite.yaml").rename(project.folder / "moved.yaml")

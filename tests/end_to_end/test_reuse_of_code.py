@@ -208,26 +208,3 @@ def test_a_tool_of_a_script_executes_the_tests_again_that_can_see_it(project: Pr
     project.write("tools.py", "def speak():\n    return 'right'\n")
     again = project.run("run", "suite.yaml", "--reuse")
     assert [entry["items"] for entry in again.report["run"]["reused"]] == [1]
-
-
-def test_a_command_whose_shell_text_counts_its_calls_is_reused(project: Project) -> None:
-    suite = python_suite()
-    command = "echo call >> log; echo right"
-    suite["targets"] = [{"name": "own", "provider": "command", "command": command}]
-    project.suite("suite.yaml", suite)
-    project.run("run", "suite.yaml", code=0)
-    project.run("run", "suite.yaml", "--reuse", code=0)
-    assert project.lines("log") == 3
-
-
-def test_the_terminal_says_which_runs_items_come_from(project: Project) -> None:
-    project.write("target.py", COMMAND)
-    project.write("words.py", "WORD = 'right'\n")
-    suite = python_suite()
-    suite["targets"] = [{"name": "own", "provider": "command", "command": "python target.py"}]
-    project.suite("suite.yaml", suite)
-    first = project.run("run", "suite.yaml", code=0)
-    ended = evalcore(
-        "run", "suite.yaml", "--reuse", store=project.folder / "store", cwd=project.folder
-    )
-    assert f"3 items reused from run {first.report['run']['id']}" in ended.out + ended.err

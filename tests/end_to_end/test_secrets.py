@@ -302,40 +302,6 @@ def test_literal_secrets_in_http_blocks_are_mistakes_that_do_not_show_them(tmp_p
     assert BODY not in ended.err + ended.out
 
 
-def test_what_is_read_into_a_case_reaches_the_target_of_another_process(
-    tmp_path: Path, surroundings: dict[str, str]
-) -> None:
-    folder = tmp_path / "suite"
-    folder.mkdir()
-    (folder / ".env").write_text(f"INNER={CANARY}\n")
-    (folder / "leaky.py").write_text(
-        "import hashlib\n"
-        "def digest(input):\n"
-        "    return hashlib.sha256(input.encode()).hexdigest()\n"
-    )
-    expected = _digest(f"a {CANARY}")
-    suite = folder / "far.eval.yaml"
-    suite.write_text(
-        json.dumps(
-            {
-                "targets": [{"name": "t", "provider": "python", "callable": "leaky:digest"}],
-                "execution": {"target": "t"},
-                "tests": [
-                    {
-                        "id": f"c{number}",
-                        "input": "a ${{ INNER }}",
-                        "assertions": [{"type": "equals", "value": expected}],
-                    }
-                    for number in range(4)
-                ],
-            }
-        )
-    )
-    ended = evalcore("run", suite, "--workers", "2", "--json", cwd=folder, env=surroundings)
-    assert ended.code == 0, ended.err + ended.out
-    assert _leaks(*_all_bytes(tmp_path / "store")) == []
-
-
 def test_a_mistake_in_a_file_shows_no_key_that_stands_there(tmp_path: Path) -> None:
     suite = tmp_path / "broken.eval.yaml"
     suite.write_text(

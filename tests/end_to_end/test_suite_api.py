@@ -7,7 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 from textwrap import dedent
-from typing import Any
 
 import pytest
 
@@ -124,30 +123,6 @@ def test_mistakes_have_their_line_and_a_suggestion(tmp_path: Path) -> None:
     assert "s.yaml:6: baseline: no variant is called 'w'. Known: v." in ended.err
 
 
-SINGLE: list[tuple[Json, Any, str]] = [
-        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"},
-         {"main": {"code": "app.get"}}, "passed"),
-        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"},
-         {"outputs": {"main": {"code": "app.get"}}}, "passed"),
-        ({"type": "output.contains", "path": "outputs.main.code", "value": "app"}, "app", "failed"),
-        ({"type": "output.equals", "value": {"a": 1.0}}, '{"a": 1}', "passed"),
-        ({"type": "output.equals", "value": 1}, True, "failed"),
-        ({"type": "behavior.node_executed", "nodeId": "a"}, {"outputs": {"a": "x"}}, "passed"),
-        ({"type": "behavior.no_errors"}, {"output": "x", "errors": ["boom"]}, "failed"),
-        ({"type": "metric.latency_ms.max", "value": 5}, "x", "blocked"),
-        ({"type": "llm_judge", "criteria": "kind"}, "x", "error"),
-        ({"type": "output.contain", "value": "x"}, "x", "error"),
-]  # fmt: skip
-
-
-def test_single_assertions_of_suites() -> None:
-    lines = (
-        json.dumps({"assertion": assertion, "output": output}) for assertion, output, _ in SINGLE
-    )
-    ended = evalcore("assert", "--format", "suite", stdin="\n".join(lines))
-    assert [line["outcome"] for line in ended.lines] == [outcome for *_, outcome in SINGLE]
-
-
 def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> None:
     (tmp_path / "flows.py").write_text(
         "def f(case_input): return case_input\ndef bad(artifact): raise ValueError('no')\n"
@@ -235,27 +210,10 @@ def test_gates_on_passes_or_scores_do_not_pass_where_no_case_has_an_assertion(
     assert said == {outcome == "inconclusive"}
 
 
-def test_measures_alone_decide_a_suite_without_assertions(tmp_path: Path) -> None:
-    suite = {"name": "s", "flow": {"provider": "echo"}, "variants": [{"id": "v"}]}
-    path = tmp_path / "s.yaml"
-    path.write_text(json.dumps({**suite, "cases": [SILENT], "gates": MEASURED}))
-
-    assert evalcore("run", path, store=tmp_path / "store").code == 0
-
-
 def test_run_eval_runs_a_workflow_file_of_the_examples(tmp_path: Path) -> None:
     result = run_eval(ROOT / "examples" / "extraction" / "suite.eval.yaml", store=tmp_path)
     assert result.passed
     assert result.case_results[0].block_results
-
-
-def test_a_list_that_is_no_messages_is_an_input_like_any_other(tmp_path: Path) -> None:
-    text = """\
-    {name: n, flow: {provider: echo}, variants: [{id: v}],
-     cases: [{id: a, input: [1, 2], assertions: [{type: output.equals, value: [1, 2.0]}]}]}
-    """
-    (tmp_path / "s.yaml").write_text(text)
-    assert evalcore("run", "s.yaml", store=tmp_path / "st", cwd=tmp_path).code == 0
 
 
 def test_what_a_python_file_prints_goes_beside_the_reports_of_its_suites(tmp_path: Path) -> None:

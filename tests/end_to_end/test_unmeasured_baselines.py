@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.judged import given, judge, reply, write_suite
-from tests.support.model_server import Failure, model_server
 from tests.support.shell import Ended, evalcore
 
 GOOD, DEAD = ["python3", "-c", "print('good')"], ["python3", "-c", "raise SystemExit(7)"]
@@ -153,38 +151,6 @@ def test_a_baseline_variant_in_error_is_nothing_to_compare_with(
     }  # fmt: skip
 
 
-def test_a_replay_without_recordings_regresses_in_nothing(tmp_path: Path, store: Path) -> None:
-    first = run(write(tmp_path, GOOD), store).report["run"]["id"]
-    assert evalcore("baseline", "set", "s", first, store=store).code == 0
-    with model_server() as server:
-        path = write(tmp_path, GOOD)
-        suite = json.loads(path.read_text())
-        suite["targets"] = [judge(server, "t")]
-        path.write_text(json.dumps(suite))
-        replayed = run(path, store, "--mode", "replay")
-        assert (outcomes(replayed), server.stats().requests) == (OPEN, 0)
-
-
-def test_a_regrade_whose_judges_all_failed_regresses_in_nothing(
-    tmp_path: Path, store: Path
-) -> None:
-    answers: list[Any] = [reply(1.0)]
-    with model_server(script=lambda _: answers[0]) as server:
-        section = {"errors": "zero", "gates": ["no_regressions"]}
-
-        def written(criteria: str) -> Path:
-            tests = [given("x", id=name, criteria=criteria) for name in "abc"]
-            return write_suite(tmp_path, tests, targets=[judge(server)], evalcore=section)
-
-        path = written("it is polite")
-        first = evalcore("run", "--json", path, store=store).report["run"]["id"]
-        assert evalcore("baseline", "set", path, first, store=store).code == 0
-        answers[0] = Failure(400, message="no such model")
-        regraded = evalcore("regrade", first, written("it is kind"), "--json", store=store)
-    assert (regraded.code, regraded.report["decision"]) == (4, "error")
-    assert outcomes(regraded) == {"no_regressions": "inconclusive"}
-
-
 def test_a_baseline_is_set_by_a_file_that_refers_to_a_key(tmp_path: Path, store: Path) -> None:
     path = write(tmp_path, GOOD)
     suite = json.loads(path.read_text())
@@ -221,22 +187,6 @@ def test_a_run_of_nothing_but_blocked_items_is_inconclusive(tmp_path: Path, stor
     assert (ended.code, ended.report["counts"]["blocked"]) == (3, 2)
     assert set(outcomes(ended).values()) == {"inconclusive"}
     assert "nothing is measured: of 2 items 2 blocked" in ended.out
-
-
-def test_required_assertions_that_are_all_blocked_are_no_pass(tmp_path: Path, store: Path) -> None:
-    path = write(tmp_path, GOOD, gates=["required_assertions"])
-    holds = {"type": "contains", "value": "good"}
-    ended = run(of_tests(path, [holds], [COST]), store)
-    assert (ended.code, outcomes(ended)) == (3, {"required_assertions": "inconclusive"})
-    ended = run(of_tests(path, [{**holds, "required": True}], [COST]), store)
-    assert (ended.code, outcomes(ended)) == (0, {"required_assertions": "pass"})
-
-
-def test_a_run_of_quarantined_cases_alone_is_inconclusive(tmp_path: Path, store: Path) -> None:
-    entries = "\n".join(f"- {{case: c{n}, until: 2999-01-01, owner: ann}}" for n in range(3))
-    (tmp_path / "quarantine.yaml").write_text(entries)
-    ended = run(write(tmp_path, GOOD, errors="fail", gates=EASY), store)
-    assert (ended.code, set(outcomes(ended).values())) == (3, {"inconclusive"})
 
 
 def test_a_baseline_is_a_run_of_the_suite_with_its_cases(tmp_path: Path, store: Path) -> None:

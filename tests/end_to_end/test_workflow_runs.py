@@ -106,27 +106,6 @@ def test_a_block_that_was_never_reached_is_an_assertion_error(tmp_path: Path) ->
     assert assertion["message"] == "block 'fails' was never reached"
 
 
-def test_wrong_references_do_not_load(tmp_path: Path) -> None:
-    path = write(tmp_path, CODE.replace("entry: double", "entry: dubble"))
-    ended = evalcore("run", path, store=tmp_path / "store")
-
-    assert ended.code == 2
-    assert "suite.yaml:4: workflow.entry: unknown block 'dubble'. Did you mean 'double'?" in (
-        ended.err
-    )
-
-
-def test_a_resumed_run_needs_no_file(tmp_path: Path) -> None:
-    folder = tmp_path / "suite"
-    folder.mkdir()
-    path = write(folder, CODE)
-    first = evalcore("run", "--json", path, store=tmp_path / "store").report
-    path.unlink()
-    again = evalcore("run", "--json", "--resume", first["run"]["id"], store=tmp_path / "store")
-
-    assert again.report["cases"] == first["cases"]
-
-
 def documented(word: str) -> bool:
     return re.search(rf"`[^`]*\b{re.escape(word)}\b[^`]*`", PAGE) is not None
 

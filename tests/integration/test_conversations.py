@@ -82,13 +82,3 @@ def test_a_program_reads_what_was_said(tmp_path: Path) -> None:
     test = {"id": "a", "conversation": True, "input": turns, "assertions": ANY}
     assert run(tmp_path, {"targets": targets, "tests": [test]}).code == 0
     assert rows(tmp_path)["a"][1] == "3"
-
-
-def test_a_fallback_stands_in_for_a_failing_program(tmp_path: Path) -> None:
-    targets = [
-        {"name": "default", "provider": "command", "command": "exit 3", "fallback_targets": ["b"]},
-        {"name": "b", "provider": "mock", "response": "second"},
-    ]
-    tests = [{"id": "a", "input": "x", "assertions": [{"type": "equals", "value": "second"}]}]
-    assert run(tmp_path, {"targets": targets, "tests": tests}).code == 0
-    assert "exit code 3" in rows(tmp_path)["a"][2]["details"]["errors"][0]

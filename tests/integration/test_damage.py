@@ -18,7 +18,7 @@ from evalcore.formats.registry import load_suite
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.lease import read_lease
-from evalcore.pipeline.plan import PlanOptions, plan_run
+from evalcore.pipeline.plan import plan_run
 from evalcore.planning import spool as spool_module
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import find_run
@@ -256,42 +256,6 @@ def test_nothing_is_reused_from_a_damaged_run(store: Path, shell: Shell, suite: 
     ended = shell("run", suite, "--reuse", "--json")
     assert (ended.code, json.loads(ended.out)["counts"]["passed"]) == (0, 2 * CASES)
     assert "nothing is taken from an earlier run" in ended.err
-
-
-def test_what_follows_a_run_tells_a_torn_part(store: Path, shell: Shell) -> None:
-    folder = folder_of(store)
-    of_part("torn")(folder)
-    assert_told(shell("runs", "watch", folder.name))
-
-
-def test_a_run_whose_reused_rows_are_garbage_is_damaged(
-    store: Path, shell: Shell, suite: Path
-) -> None:
-    opened = open_store(str(store))
-    options = PlanOptions(reuse=folder_of(store).name)
-    run = plan_run(load_suite(suite), opened, options, now=datetime.now(UTC))
-    opened.put(run.keys.reuse_part(0), b"garbage")
-    assert_told(shell("run", "--resume", run.run_id))
-
-
-def test_a_budget_that_goes_on_from_a_torn_part_tells_it(
-    store: Path, shell: Shell, tmp_path: Path
-) -> None:
-    path = tmp_path / "limited.json"
-    tests = [
-        {"id": f"c{n}", "input": "q", "assertions": [{"type": "contains", "value": "q"}]}
-        for n in range(8)
-    ]
-    limited = {"limits": {"max_tokens": 100}, "name": "limited"}
-    targets = [{"name": "e", "provider": "echo"}]
-    whole = {"tests": tests, "targets": targets, "execution": {"target": "e"}, "evalcore": limited}
-    path.write_text(json.dumps(whole))
-    run = plan_run(load_suite(path), open_store(str(store)), now=datetime.now(UTC))
-    execute_run(run)
-    results = sorted((store / "runs" / "limited" / run.run_id / "results").iterdir())
-    results[0].unlink()
-    results[0].write_bytes(b"PAR1")
-    assert_told(shell("run", "--resume", run.run_id))
 
 
 @pytest.mark.s3

@@ -336,42 +336,6 @@ def test_a_worse_variant_is_found_early(
     assert report["counts"]["skipped"] > 0
 
 
-@pytest.mark.parametrize(
-    ("threshold", "decision"),
-    [(0.7, "pass"), pytest.param(0.95, "fail", marks=pytest.mark.extended)],
-)
-def test_a_stopped_pass_rate_is_that_of_all_cases_and_variants(
-    store: LocalStore, tmp_path: Path, threshold: float, decision: str
-) -> None:
-    # 150 cases pass in three variants, 150 fail in one: 75 % of all, 50 % of the cases.
-    tests = [
-        {
-            "id": f"c{number}",
-            "input": "x",
-            "assertions": [{"type": "contains", "value": "good" if number < 150 else "bad"}],
-            "execution": {"targets": ["a", "b", "c"] if number < 150 else ["a"]},
-        }
-        for number in range(300)
-    ]
-    targets = [{"name": name, "provider": "mock", "response": "good"} for name in "abc"]
-    written = {
-        "name": "unequal",
-        "evalcore": {
-            "gates": [{"gate": "pass_rate", "threshold": threshold}],
-            "stop_when_decided": True,
-        },
-        "execution": {"targets": ["a", "b", "c"]},
-        "targets": targets,
-        "tests": tests,
-    }
-    path = tmp_path / "unequal.eval.yaml"
-    path.write_text(yaml.safe_dump(written), "utf-8")
-    _, report = night(store, load_suite(path, LoadOptions()))
-    outcome, message = gates(report)["pass_rate"]
-    assert (outcome, "decided after" in message) == (decision, True), message
-    assert report["counts"]["skipped"] > 0
-
-
 def test_a_regraded_run_keeps_what_was_skipped(stopped: Night) -> None:
     store, suite, run, report = stopped
     _, regraded = night(store, suite, PlanOptions(reuse=run.run_id))

@@ -7,16 +7,13 @@ import re
 import subprocess
 import sys
 import time
-from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evalcore.execution.stopper import Stopper
 from evalcore.formats.registry import load_suite
-from evalcore.model.suite import ProviderLimits
 from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
@@ -24,7 +21,6 @@ from evalcore.pipeline.session import ExecuteOptions
 from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun
 from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
 from tests.support.model_wire import Question
 from tests.support.shell import ROOT, evalcore
@@ -149,35 +145,6 @@ def test_an_answer_that_the_budget_cut_is_skipped_and_not_graded(tmp_path: Path)
         report = report_of(tmp_path, path)
     (item,) = items_of(report)
     assert (item["status"], report["counts"]["skipped"]) == ("skipped", 1)
-
-
-def test_a_resumed_run_goes_on_with_what_is_left_of_its_budget(tmp_path: Path) -> None:
-    limits = {"max_tokens": 3_000, "concurrency": 5}
-    with model_server(latency_s=0.002, output_tokens=15) as server:
-        path = suite_file(tmp_path, server.base_url, items=300, limits=limits)
-        run = plan_run(load_suite(path), LocalStore(tmp_path / "store"), now=datetime.now(UTC))
-        stop_after(run, 120)
-        rows = len(run.written_shards())
-        before = server.stats().answered
-        execute_run(run, ExecuteOptions(settings=SETTINGS))
-        stats = server.stats()
-    assert rows > 0
-    assert before < stats.answered
-    lost = 5 * 20  # calls of items that were running when it was stopped
-    lost += 17 * run.manifest().plan.shard_size
-    assert 2_700 <= stats.input_tokens + stats.output_tokens <= 3_000 + lost
-
-
-def stop_after(run: StoredRun, items: int) -> None:
-    stopper, finished = Stopper(), 0
-
-    def count(_: object) -> None:
-        nonlocal finished
-        finished += 1
-        if finished == items:
-            stopper.stop()
-
-    execute_run(run, ExecuteOptions(settings=SETTINGS, progress=count, stopper=stopper))
 
 
 def test_a_model_without_a_price_is_not_called_under_a_cost_cap(tmp_path: Path) -> None:
@@ -347,28 +314,11 @@ def test_what_a_fallback_makes_good_does_not_end_the_run(tmp_path: Path) -> None
         assert report_of(tmp_path, path)["counts"]["passed"] == 20
 
 
-def test_what_fails_for_good_is_in_error_with_its_reason_and_attempts(tmp_path: Path) -> None:
-    with model_server(script=lambda question: Failure(400, message="no such thing")) as server:
-        path = suite_file(tmp_path, server.base_url, items=3)
-        report = report_of(tmp_path, path)
-        assert server.stats().requests == 3
-    errors = Counter(item["error"]["kind"] for item in items_of(report))
-    assert errors == {"request": 3}
-
-
 def test_lost_connections_are_made_again(tmp_path: Path) -> None:
     with model_server(failures=[RESET, CUT, RESET]) as server:
         path = suite_file(tmp_path, server.base_url, items=3)
         assert report_of(tmp_path, path)["counts"]["passed"] == 3
         assert server.stats().requests == 6
-
-
-def test_no_more_calls_at_once_than_the_provider_takes(tmp_path: Path) -> None:
-    settings = Settings(providers={"openai": ProviderLimits(max_concurrency=3)})
-    with model_server(latency_s=0.01) as server:
-        path = suite_file(tmp_path, server.base_url, items=60, limits={"concurrency": 30})
-        assert report_of(tmp_path, path, settings=settings)["counts"]["passed"] == 60
-        assert server.stats().most_in_flight <= 3
 
 
 def written_in(form: str, folder: Path, target: dict[str, Any]) -> Path:
@@ -420,12 +370,6 @@ def test_items_that_wait_for_their_turn_do_not_hold_up_a_budget(tmp_path: Path) 
     assert report["counts"]["passed"] + report["counts"]["skipped"] == 20
 
 
-def test_an_overloaded_provider_answers_all_in_the_end(tmp_path: Path) -> None:
-    with model_server(latency_s=0.02, most_at_once=10) as server:
-        path = suite_file(tmp_path, server.base_url, items=150, limits={"concurrency": 60})
-        assert report_of(tmp_path, path)["counts"]["passed"] == 150
-
-
 def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) -> None:
     limits = {
         "concurrency": 20,
@@ -435,34 +379,6 @@ def test_waiting_for_a_rate_limit_is_no_part_of_an_items_time(tmp_path: Path) ->
     with model_server() as server:
         path = suite_file(tmp_path, server.base_url, items=20, limits=limits)
         assert report_of(tmp_path, path)["counts"]["passed"] == 20
-
-
-def test_the_time_limit_of_an_item_bounds_its_calls(tmp_path: Path) -> None:
-    with model_server(latency_s=5) as server:
-        path = suite_file(tmp_path, server.base_url, items=3, limits={"timeout_s": 0.1})
-        report = report_of(tmp_path, path)
-    assert {item["error"]["kind"] for item in items_of(report)} == {"timeout"}
-
-
-def test_without_a_number_more_calls_are_made_at_once_as_long_as_latency_holds(
-    tmp_path: Path,
-) -> None:
-    with model_server(latency_s=0.1) as server:
-        path = suite_file(tmp_path, server.base_url, items=400)
-        assert report_of(tmp_path, path)["counts"]["passed"] == 400
-        assert 16 < server.stats().most_in_flight <= 400
-
-
-def test_a_recorded_run_replays_without_the_server_to_the_same_measures(tmp_path: Path) -> None:
-    with model_server(failures=[Failure(400)]) as server:
-        path = suite_file(tmp_path, server.base_url, items=20, limits={"concurrency": 4})
-        recorded = report_of(tmp_path, path, mode="record")
-        requests = server.stats().requests
-        replayed = report_of(tmp_path, path, mode="replay")
-        assert server.stats().requests == requests
-    assert recorded["counts"]["error"] == 1
-    assert replayed["cases"] == recorded["cases"]
-    assert replayed["summary"] == recorded["summary"]
 
 
 def test_a_replay_needs_no_budget_and_no_price(tmp_path: Path) -> None:

@@ -160,25 +160,6 @@ def test_a_receiver_that_is_not_there_changes_nothing(tmp_path: Path) -> None:
     assert ended.code == 1
 
 
-def test_without_it_opentelemetry_is_not_imported(tmp_path: Path) -> None:
-    suite = tmp_path / "given.eval.yaml"
-    suite.write_text(FIXTURES)
-    program = (
-        "import sys; from evalcore.cli.main import call; "
-        f"call(['run', {str(suite)!r}, '--store', {str(tmp_path / 'store')!r}]); "
-        "print([name for name in sys.modules if name.startswith('opentelemetry')], "
-        "[name for name in sys.modules if name == 'evalcore.observability.log'])"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program],
-        capture_output=True,
-        text=True,
-        env=environment(),
-        check=True,
-    )
-    assert ended.stdout.splitlines()[-1] == "[] []"
-
-
 @pytest.mark.parametrize(
     ("env", "code"),
     [({"EVALCORE_OTEL": "1"}, 2), ({}, 1)],
@@ -257,12 +238,6 @@ def test_an_exhausted_budget_is_told_once(tmp_path: Path) -> None:
         ended = evalcore(*arguments, store=tmp_path / "store")
     events = [line["event"] for line in logged(ended.err)]
     assert events.count("budget.reached") == 1
-
-
-def test_without_the_flag_nothing_is_logged(tmp_path: Path) -> None:
-    suite = tmp_path / "given.eval.yaml"
-    suite.write_text(FIXTURES)
-    assert evalcore("run", suite, store=tmp_path / "store").err == ""
 
 
 @pytest.mark.parametrize(

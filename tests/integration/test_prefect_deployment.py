@@ -12,17 +12,13 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import orjson
 import pytest
 import yaml
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
-from prefect.client.schemas.objects import FlowRun, State
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.exceptions import PrefectHTTPStatusError
-from prefect.states import AwaitingRetry
 from pydantic import BaseModel
 
 from evalcore.model.run import Manifest
@@ -30,7 +26,7 @@ from evalcore.prefect.nightly import NightlyParameters
 from evalcore.prefect.parameters import EvaluateParameters
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
-from tests.support.prefect_api import deployment, ended_run, kill_flow_runs, trigger
+from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Project, deploy, prefect_command
 from tests.support.prefect_runs import flow_run_of, only_run, write_suite
 from tests.support.prefect_server import (
@@ -49,10 +45,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PREFECT_FILE = ROOT / "deployments" / "prefect.yaml"
 EVALCORE = str(Path(sys.executable).with_name("evalcore"))
 _ENDED_S = 300.0
-_HELD_CASES = 8
-# Prefect's worker looks at a process that has ended once more, on a loaded machine half a minute
-# later, and would end a retry that has begun.
-_WORKER_LOOKS = "prefect.flow_runs.worker - "
 
 
 @pytest.fixture(scope="module")
@@ -194,105 +186,6 @@ def test_a_flow_run_cancelled_in_prefect_leaves_a_run_that_can_be_resumed(
         time.sleep(0.2)
     (manifest,) = manifests(store)
     assert manifest.state == "cancelled", working.log
-
-
-@pytest.mark.extended
-def test_a_flow_run_that_was_killed_and_is_retried_goes_on_with_its_run(
-    registered: PrefectServer, checkout: Path, working: Project, tmp_path: Path
-) -> None:
-    store, gate = tmp_path / "store", tmp_path / "gate"
-    suite = write_held_suite(checkout, gate)
-    identity = trigger("evaluate/on-demand", suite=suite, store=str(store))
-    wait_for_held_shard(identity, store)
-    looks = looks_of(working)
-    assert kill_flow_runs(checkout)
-    gate.touch()
-    with get_client(sync_client=True) as client:
-        ended_run(identity, working)
-        wait_for_look(working, looks)
-        client.set_flow_run_state(identity, AwaitingRetry(), force=True)
-    assert ended_again(identity, working).state_name == "Completed", working.log
-
-    (manifest,) = manifests(store)
-    assert manifest.counts is not None
-    assert (manifest.state, manifest.counts["passed"]) == ("completed", _HELD_CASES)
-    assert ends_of_shards(identity) == ["Completed"] * _HELD_CASES
-
-
-def write_held_suite(folder: Path, gate: Path) -> str:
-    """Write a suite, one item at a time, whose third item waits until a gate is there."""
-    wait = f'while [ "$0" = 3 ] && [ ! -e "{gate}" ]; do sleep 0.2; done; echo hi'
-    targets = [
-        {"name": "held", "provider": "command", "command": ["sh", "-c", wait, "{prompt}"]},
-    ]
-    tests = [
-        {
-            "id": f"c{number}",
-            "input": f"{number}",
-            "assertions": [{"type": "contains", "value": "hi"}],
-        }
-        for number in range(1, _HELD_CASES + 1)
-    ]
-    suite = {"targets": targets, "execution": {"target": "held", "workers": 1}, "tests": tests}
-    (folder / "held.eval.yaml").write_bytes(orjson.dumps(suite))
-    return "held.eval.yaml"
-
-
-def wait_for_held_shard(flow_run: UUID, store: Path) -> None:
-    """Wait until the server knows the shards that wait, and the ends of all others."""
-    deadline = time.monotonic() + _ENDED_S
-    while True:
-        names = sorted(state.name or "" for state in states_of_shards(flow_run))
-        committed = len(list(store.glob("runs/*/*/results/*.parquet")))
-        waiting = len(names) - committed
-        if waiting > 0 and names == ["Completed"] * committed + ["Running"] * waiting:
-            return
-        assert time.monotonic() < deadline, names
-        time.sleep(0.2)
-
-
-def ends_of_shards(flow_run: UUID) -> list[str | None]:
-    """Return the final states of a flow run's task runs, once the server knows one of each case.
-
-    A task run of an attempt that was killed stays as it was.
-    """
-    deadline = time.monotonic() + _ENDED_S
-    while True:
-        ended = [state.name for state in states_of_shards(flow_run) if state.is_final()]
-        if len(ended) >= _HELD_CASES or time.monotonic() > deadline:
-            return ended
-        time.sleep(0.5)
-
-
-def states_of_shards(flow_run: UUID) -> list[State[Any]]:
-    """Return the states that the server knows of the task runs of a flow run."""
-    of_flow_run = FlowRunFilter(id=FlowRunFilterId(any_=[flow_run]))
-    with get_client(sync_client=True) as client:
-        task_runs = client.read_task_runs(flow_run_filter=of_flow_run)
-    return [task_run.state for task_run in task_runs if task_run.state is not None]
-
-
-def looks_of(project: Project) -> int:
-    """Return how often the worker has looked at processes that have ended."""
-    return (project.folder / "worker.log").read_text("utf-8").count(_WORKER_LOOKS)
-
-
-def wait_for_look(project: Project, looks: int) -> None:
-    """Wait until the worker has looked at a process once more than so many times."""
-    deadline = time.monotonic() + _ENDED_S
-    while looks_of(project) <= looks:
-        assert time.monotonic() < deadline, project.log
-        time.sleep(0.2)
-
-
-def ended_again(identity: UUID, project: Project) -> FlowRun:
-    """Return a flow run when it has begun another time and ended."""
-    deadline = time.monotonic() + _ENDED_S
-    with get_client(sync_client=True) as client:
-        while (client.read_flow_run(identity).run_count or 0) < 2:
-            assert time.monotonic() < deadline, project.log
-            time.sleep(0.2)
-    return ended_run(identity, project)
 
 
 @pytest.mark.extended

@@ -31,7 +31,6 @@ from evalcore.prefect import machines
 from evalcore.prefect.flows import FlowExecution, brought_along, evaluate
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
-from tests.support.prefect_api import kill_flow_runs
 from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import planned as plan_suite
 from tests.support.prefect_runs import stored_report
@@ -112,27 +111,6 @@ def test_machines_execute_ranges_of_a_run_and_its_coordinator_decides_it(
     assert len(ranges) == ITEMS // 8
     shards = sorted(shard for each in ranges for shard in each.parameters["shards"])
     assert shards == list(range(ITEMS))
-
-
-@pytest.mark.extended
-def test_what_a_machine_that_died_has_not_committed_is_executed_by_another(
-    prefect: PrefectServer, working: Project, tmp_path: Path
-) -> None:
-    deploy(working.folder)
-    gate = tmp_path / "gate"
-    run = planned(tmp_path, f'[ "$0" != 5 ] || while [ ! -e "{gate}" ]; do sleep 0.1; done')
-    with ThreadPoolExecutor(1) as thread:
-        ended = thread.submit(copy_context().run, execute, run)
-        until(lambda: (tmp_path / "calls").exists() and "5" in calls(tmp_path))
-        # The others of its range wait for a place or have ended.
-        killed = kill_flow_runs(working.folder)
-        gate.touch()
-        ended.result()
-    assert killed
-    assert orjson.loads(stored_report(run))["counts"]["passed"] == ITEMS, working.log
-    repeated = [number for number, count in calls(tmp_path).items() if count > 1]
-    assert "5" in repeated
-    assert len(repeated) <= 2 * 4
 
 
 @contextlib.contextmanager

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -20,7 +17,6 @@ from evalcore.execution.row import ItemEnd
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.run import State as RunState
-from evalcore.pipeline.lease import RunHeldError
 from evalcore.pipeline.plan import plan_run
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.prefect.nightly import compact_history
@@ -115,40 +111,6 @@ def test_the_flow_compact_brings_the_history_up_to_date(
     assert count_rows(store)["runs"].total() == 2
     refused = compact_history(store=str(tmp_path / "elsewhere"), return_state=True)
     assert refused.is_failed()
-
-
-@pytest.mark.parametrize(
-    ("cases", "iterations"),
-    [
-        (24, 1),
-        pytest.param(150, 1, marks=pytest.mark.extended),
-        pytest.param(24, 5, marks=pytest.mark.extended),
-    ],
-)
-def test_a_suite_that_calls_something_has_a_task_run_for_each_item_sixteen_at_once(
-    prefect: PrefectServer, tmp_path: Path, cases: int, iterations: int
-) -> None:
-    name = write_python_suite(tmp_path, items=cases)
-    (tmp_path / "answering.py").write_text(
-        "import time\ndef answer(*_):\n    time.sleep(1.5)\n    return 'hello'\n"
-    )
-    suite = load_suite(tmp_path / name, LoadOptions(iterations=iterations))
-    run = planned(suite, open_store(str(tmp_path / "store")))
-    imports = ImportPolicy(roots=(tmp_path,))
-    PrefectRunner().start(run, ExecuteOptions(imports=imports, concurrency=16))
-    tasks = flow_run_of(run).tasks
-    assert len({task.name for task in tasks}) == len(tasks) == cases * iterations
-    started = [task.start_time for task in tasks if task.start_time is not None]
-    at_once = [
-        sum(
-            task.start_time is not None
-            and task.end_time is not None
-            and task.start_time <= moment < task.end_time
-            for task in tasks
-        )
-        for moment in started
-    ]
-    assert max(at_once) >= 16
 
 
 @pytest.mark.extended
@@ -249,45 +211,6 @@ def test_items_that_wait_are_cut_short_when_the_run_is_stopped(
     seen = flow_run_of(run)
     assert seen.state.is_cancelled()
     assert {task.state_name for task in seen.tasks} == {"Cancelled"}
-
-
-# A process that holds a run's lease until its standard input ends.
-HOLDS = """
-import sys
-from evalcore.pipeline.lease import take_lease
-from evalcore.storage.address import open_store
-from evalcore.storage.runs import find_run
-run = find_run(open_store(sys.argv[1]), sys.argv[2])
-take_lease(
-    run, run.manifest().plan, lease_s=20, first=[0], say=print, interrupted=lambda: None
-)
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
-def test_a_run_that_another_process_executes_is_refused_until_that_one_is_dead(
-    prefect: PrefectServer, tmp_path: Path
-) -> None:
-    suite = load_suite(tmp_path / write_suite(tmp_path, "hello", "hello"))
-    store = str(tmp_path / "store")
-    run = planned(suite, open_store(store))
-    holder = subprocess.Popen(
-        [sys.executable, "-c", HOLDS, store, run.run_id],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env=dict(os.environ),
-    )
-    with holder:
-        assert holder.stdout is not None
-        assert holder.stdout.readline() == b"held\n"
-        with pytest.raises(RunHeldError, match=f"process {holder.pid} on .* wait for its end"):
-            PrefectRunner().start(run, ExecuteOptions())
-        assert run.manifest().state is RunState.RUNNING
-        assert not run.is_cancel_requested()
-        holder.kill()
-    PrefectRunner().start(run, ExecuteOptions())
-    assert run.manifest().decision == "pass"
 
 
 COUNTING = """

@@ -24,13 +24,12 @@ from tests.support.servers import BUCKET, Fault, FaultyProxy, S3Server, faulty_p
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow]
 
-ITEMS = 60
+ITEMS = 30
 Rule = Callable[[str, str], Fault | None]
 
 LOST_AS_500 = Fault(500, loses_answer=True)
 LOST = Fault(loses_answer=True)
 BUSY = Fault(503, body=b"<Error><Code>SlowDown</Code></Error>")
-BROKEN = Fault(500, body=b"<Error><Code>InternalError</Code></Error>")
 
 
 @pytest.fixture
@@ -101,16 +100,6 @@ def first_of_each(fault: Fault, *kinds: str) -> Rule:
     return rule
 
 
-def one_write(kind: str, fault: Fault, number: int) -> Rule:
-    """The fault meets the `number`-th write of that kind, from 0, and no other."""
-    numbers = count()
-
-    def rule(method: str, path: str) -> Fault | None:
-        return fault if method == "PUT" and kind in path and next(numbers) == number else None
-
-    return rule
-
-
 def for_a_while(kind: str, fault: Fault, seconds: float) -> Rule:
     """The fault meets all requests of that kind, from the first one on, for that long."""
     begun: list[float] = []
@@ -132,9 +121,7 @@ RULES: dict[str, Callable[[], Rule]] = {
         LOST_AS_500, "/recordings/"
     ),
     "each recording is taken and the connection ends": lambda: first_of_each(LOST, "/recordings/"),
-    "one recording fails once": lambda: one_write("/recordings/", BROKEN, 7),
     "recordings fail for three seconds": lambda: for_a_while("/recordings/", BUSY, 3.0),
-    "each other object is taken and answered with 500": lambda: first_of_each(LOST_AS_500, *OTHERS),
     "each other object is taken and the connection ends": lambda: first_of_each(LOST, *OTHERS),
 }
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from tests.support.fork_server import PROGRAM
 from tests.support.model_server import (
     UNAUTHORIZED,
     Failure,
@@ -184,12 +182,6 @@ def test_a_streamed_answer_is_recorded_with_its_events(tmp_path: Path, server: M
         assert offsets == sorted(offsets)
 
 
-def test_iterations_hold_their_own_answers(tmp_path: Path, server: ModelServer) -> None:
-    recorded = record(suite(tmp_path, server), tmp_path / "store")
-    outputs = [item["output"] for item in recorded.report["cases"][0]["items"]]
-    assert len(set(outputs)) == 3
-
-
 @pytest.mark.parametrize("mode", ["record", "auto"])
 def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
     tmp_path: Path, server: ModelServer, mode: str
@@ -224,38 +216,6 @@ def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
         assert texts == {f"answer {number}" for number in range(calls)}
 
 
-def test_a_set_of_recordings_replays_from_a_folder(
-    tmp_path: Path, server: ModelServer, offline: dict[str, str]
-) -> None:
-    path, folder = suite(tmp_path, server), tmp_path / "recordings"
-    recorded = record(path, tmp_path / "store")
-    exported = evalcore("recordings", "export", folder, store=tmp_path / "store")
-    assert "18 recordings exported" in exported.out
-    imported = evalcore("recordings", "import", folder, store=tmp_path / "other")
-    assert "18 recordings imported" in imported.out
-    replayed = run(path, tmp_path / "other", "replay", offline | WITHOUT_KEY)
-    assert same(replayed.out) == same(recorded.out)
-    assert not Path(offline["CONNECTIONS"]).exists()
-
-
-@pytest.mark.skipif(shutil.which("unshare") is None, reason="unshare is not installed")
-def test_a_replay_works_in_a_process_without_a_network(tmp_path: Path, server: ModelServer) -> None:
-    jail = ["unshare", "--map-root-user", "--net"]
-    if subprocess.run([*jail, "true"], check=False, capture_output=True).returncode:
-        pytest.skip("network namespaces are not permitted here")
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    recorded = record(path, store)
-    replayed = subprocess.run(
-        [*jail, PROGRAM, "run", "--json", "--mode", "replay", path],
-        env=environment(store, **WITHOUT_KEY),
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert same(replayed.stdout) == same(recorded.out), replayed.stderr
-
-
 def test_a_missing_recording_is_an_error_of_its_item_and_never_a_call(
     tmp_path: Path, server: ModelServer, offline: dict[str, str]
 ) -> None:
@@ -270,54 +230,6 @@ def test_a_missing_recording_is_an_error_of_its_item_and_never_a_call(
         assert 'messages[0].content at character 2 ("two" → "too")' in item["error"]["message"]
     assert items["case-0"][0]["status"] == "completed"
     assert not Path(offline["CONNECTIONS"]).exists()
-
-
-def test_auto_asks_only_for_what_is_missing(tmp_path: Path, server: ModelServer) -> None:
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    recorded = record(path, store)
-    asked = server.stats().requests
-    path.write_text(path.read_text().replace('"two"', '"too"'))
-    completed = run(path, store, "auto", WITH_KEY)
-    assert server.stats().requests == asked + 3
-    before, after = (
-        {case["id"]: case for case in ended.report["cases"]} for ended in (recorded, completed)
-    )
-    assert [name for name in before if before[name] != after[name]] == ["case-1"]
-
-
-def test_no_key_is_in_the_store_or_in_an_export(tmp_path: Path, server: ModelServer) -> None:
-    import zstandard
-
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    recorded = record(path, store)
-    evalcore("recordings", "export", tmp_path / "set", store=store)
-    kept = [file.read_bytes() for file in (tmp_path / "set").iterdir()]
-    kept += [file.read_bytes() for file in store.rglob("*") if file.is_file()]
-    recordings = [file for file in (store / "recordings").rglob("*") if file.is_file()]
-    kept += [zstandard.decompress(file.read_bytes()) for file in recordings]
-    assert len(recordings) == 18
-    for text in (*kept, recorded.out.encode(), recorded.err.encode()):
-        assert KEY.encode() not in text
-
-
-def test_what_a_pattern_of_the_configuration_matches_is_not_recorded(
-    tmp_path: Path, server: ModelServer, offline: dict[str, str]
-) -> None:
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    patterns = {"EVALCORE_REDACT_PATTERNS": "w\\d\nanswer [0-9]+,"}
-    recorded = run(path, store, "record", WITH_KEY | patterns)
-    assert "[redacted] [redacted] [redacted]" in recorded.report["cases"][0]["items"][0]["output"]
-    assert same(run(path, store, "replay", offline | WITHOUT_KEY).out) == same(recorded.out)
-
-
-def test_a_pattern_that_is_none_stops_the_run_before_it_begins(
-    tmp_path: Path, server: ModelServer
-) -> None:
-    env = WITH_KEY | {"EVALCORE_REDACT_PATTERNS": "("}
-    refused = run(suite(tmp_path, server), tmp_path / "store", "record", env)
-    assert refused.code == 2
-    assert "EVALCORE_REDACT_PATTERNS: '(' is no regular expression" in refused.err
-    assert not (tmp_path / "store").exists()
 
 
 def test_a_run_through_evalcore_record_is_a_recorded_run(

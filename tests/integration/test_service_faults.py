@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
 import subprocess
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from sqlalchemy import func, select
 
@@ -22,7 +19,7 @@ from evalcore.service.serve import ServeOptions, open_context
 from evalcore.service.tables import EvalRunRow
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
-from tests.support.service import EVALCORE, UNCONFINED, Service, eval_body, service
+from tests.support.service import EVALCORE, UNCONFINED, service
 from tests.support.service_faults import MarkedRun, kill_during_run
 
 pytestmark = [
@@ -32,7 +29,6 @@ pytestmark = [
     pytest.mark.xdist_group("service"),
 ]
 KILLS = 5
-EXISTS = {"kind": "exists"}
 
 
 @pytest.fixture(scope="module")
@@ -69,41 +65,6 @@ def test_a_service_that_is_ended_hands_back_its_run(tmp_path: Path, database: st
     with service(tmp_path, *arguments, environment=UNCONFINED) as second:
         assert marked.ended(second)["completed"] == 60
     assert set(marked.marks().values()) == {1}
-
-
-def test_a_run_goes_on_after_restarts_of_postgresql(tmp_path: Path, server: PostgreSQL) -> None:
-    database = server.new_database()
-    with service(tmp_path, "--rate", "0", "--database", database, environment=UNCONFINED) as served:
-        marked = MarkedRun.start(served, 40)
-        with _reading(served, marked.path) as statuses:
-            _wait_until(lambda: bool(marked.marks()))
-            server.restart()
-            before = marked.marks().total()
-            _wait_until(lambda: marked.marks().total() > min(before, 39))
-            server.kill()
-            server.start()
-            _wait_until(lambda: served.client.get("/readyz").status_code == 200)
-            assert marked.ended(served)["completed"] == 40
-    assert set(marked.marks().values()) == {1}
-    assert set(statuses) <= {200, 503}
-    assert statuses[200]
-
-
-def test_without_its_store_the_service_says_so_and_goes_on_when_it_is_back(
-    tmp_path: Path, database: str
-) -> None:
-    with service(tmp_path, "--rate", "0", "--database", database, environment=UNCONFINED) as served:
-        marked = MarkedRun.start(served, 30)
-        other = served.register()
-        _wait_until(lambda: bool(marked.marks()))
-        with _store_away(tmp_path):
-            refused = served.client.post("/v1/files", files={"file": ("a.txt", b"content")})
-            saved = served.client.post("/v1/workflows/evals", json=eval_body(other, EXISTS))
-            log = tmp_path / "service.log"
-            _wait_until(lambda: "wait: " in log.read_text() or "waits: " in log.read_text())
-        assert (refused.status_code, "store" in refused.json()["detail"]) == (503, True)
-        assert saved.status_code == 201
-        assert marked.ended(served)["completed"] == 30
 
 
 def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
@@ -159,36 +120,3 @@ def _wait_until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-@contextlib.contextmanager
-def _store_away(folder: Path) -> Iterator[None]:
-    """Put a file where the folder of the store is: every access fails."""
-    store = folder / ".evalcore"
-    away = store.rename(folder / "away")
-    store.touch()
-    try:
-        yield
-    finally:
-        store.unlink()
-        away.rename(store)
-
-
-@contextlib.contextmanager
-def _reading(served: Service, path: str) -> Iterator[Counter[int]]:
-    """Read a resource all the time; count the statuses of the answers."""
-    ends, statuses = threading.Event(), Counter[int]()
-
-    def read() -> None:
-        with httpx.Client(base_url=served.url, timeout=60) as client:
-            while not ends.is_set():
-                statuses[client.get(path).status_code] += 1
-                time.sleep(0.05)
-
-    thread = threading.Thread(target=read, daemon=True)
-    thread.start()
-    try:
-        yield statuses
-    finally:
-        ends.set()
-        thread.join()

@@ -151,34 +151,6 @@ def test_a_model_lists_changes_and_deletes_evals(served: Service, transport: Tra
     connected(transport, served, talk)
 
 
-@TRANSPORTS
-def test_a_failed_result_says_why(served: Service, transport: Transport) -> None:
-    workflow = served.register()
-    served.save(workflow, {"kind": "equals", "expected": 1})
-    served.save(workflow, DOUBLED, amount="broken")
-    run = served.run(workflow)
-
-    async def talk(client: Client) -> Any:
-        return await answered(client, "workflows_evals_results_list", run_id=run["id"])
-
-    broken, failed = connected(transport, served, talk)["data"]
-    assert "42 is not 1" in failed["assertion_result"]["failure"]["message"]
-    assert "no amount" in broken["lifecycle"]["error"]["message"]
-
-
-def test_an_idempotency_key_gives_the_same_run(served: Service) -> None:
-    workflow = served.register()
-    served.save(workflow, DOUBLED)
-
-    async def talk(client: Client) -> list[str]:
-        arguments = {"workflow_id": workflow, "idempotency_key": f"once-{workflow}"}
-        runs = [await answered(client, "workflows_evals_runs_create", **arguments) for _ in "12"]
-        return [run["id"] for run in runs]
-
-    first, again = connected(over_http, served, talk)
-    assert first == again
-
-
 def body_with(workflow: str, **changes: Any) -> dict[str, Any]:
     return {**eval_body(workflow, DOUBLED), **changes}
 
@@ -443,44 +415,6 @@ def test_mcp_without_a_valid_token_is_401(tmp_path_factory: pytest.TempPathFacto
             over_stdio, without, lambda client: refused(client, "workflows_evals_get", eval_id="x")
         )
         assert "a bearer token is required" in message
-
-
-def test_messages_beyond_the_rate_are_refused(tmp_path_factory: pytest.TempPathFactory) -> None:
-    with service(tmp_path_factory.mktemp("rate"), "--rate", "2") as served:
-        answers = [httpx.post(f"{served.url}/mcp", json={}, timeout=60) for _ in range(8)]
-    (refused, *_) = [answer for answer in answers if answer.status_code == 429]
-    assert refused.json() == {"detail": "too many requests; try again in 1 s"}
-
-
-@pytest.mark.parametrize(
-    "headers",
-    [{"Origin": "http://evil.example"}, {"Host": "evil.example"}],
-    ids=["another origin", "a name that is rebound"],
-)
-def test_web_pages_of_other_origins_are_refused(served: Service, headers: dict[str, str]) -> None:
-    answer = httpx.post(f"{served.url}/mcp", json={}, headers=headers, timeout=60)
-    assert answer.status_code == 403
-
-
-CALL = b'{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "x", "arguments": '
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        *(b"", b"[", b"null", b"[]", b'{"jsonrpc": "2.0"}'),
-        *(b"[" * 100_000, CALL + b"[]}}", CALL + b'{"x":' * 900 + b"1" + b"}" * 902),
-    ],
-    ids=["empty", "cut", "null", "batch", "no method", "deep", "a list", "deep arguments"],
-)
-def test_a_malformed_message_is_a_mistake_of_the_client(served: Service, content: bytes) -> None:
-    headers = {
-        "Content-Type": "application/json",
-        "Accept": "application/json, text/event-stream",
-    }
-    answer = httpx.post(f"{served.url}/mcp", content=content, headers=headers, timeout=60)
-    assert answer.status_code < 500
-    assert answer.json()["error"]["code"] in {-32602, -32600, -32700}
 
 
 def test_a_service_that_is_away_is_an_error_of_the_tool(tmp_path: Path) -> None:

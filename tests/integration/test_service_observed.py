@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import orjson
 import pytest
-from sqlalchemy import event
 
-from evalcore.service.db import Database
-from evalcore.service.evals import EvalQuery, create, list_all
-from evalcore.service.models import CreateEval, CreateWorkflow
-from evalcore.service.results import ResultQuery, list_results
-from evalcore.service.workflows import register
-from tests.support.service import WORKFLOW, Service, eval_body, service, token_of
-from tests.support.service_in_process import service_context
+from tests.support.service import Service, service, token_of
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -106,35 +97,3 @@ def test_requests_and_results_are_counted(served: Service) -> None:
     ):
         assert line in text
     assert workflow not in text
-
-
-def test_a_list_costs_as_many_statements_for_many_evals_as_for_few(tmp_path: Path) -> None:
-    few, many = asyncio.run(_statements(tmp_path, 2)), asyncio.run(_statements(tmp_path, 100))
-    assert few == many
-    assert max(many) <= 8
-
-
-async def _statements(folder: Path, evals: int) -> list[int]:
-    """Return the statements of a list of evals and of a list of results."""
-    address = str(folder / f"{evals}.db")
-    async with service_context(folder, address=address) as context:
-        body = CreateWorkflow.model_validate({"name": "x", "definition": dict(WORKFLOW)})
-        workflow = (await register(body, context)).id
-        for _ in range(evals):
-            await create(CreateEval.model_validate(eval_body(workflow, DOUBLED)), context)
-        counted = _counting(context.database)
-        listed = await list_all(EvalQuery(limit=100, workflow_id=workflow), context)
-        assert len(listed.data) == evals
-        of_evals = len(counted)
-        await list_results(ResultQuery(), context)
-        return [of_evals, len(counted) - of_evals]
-
-
-def _counting(database: Database) -> list[str]:
-    statements: list[str] = []
-
-    def count(*arguments: object) -> None:
-        statements.append(str(arguments[2]))
-
-    event.listen(database.engine.sync_engine, "before_cursor_execute", count)
-    return statements

@@ -30,7 +30,7 @@ from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.support.processes import exit_code
-from tests.support.service import Service, eval_body, local_service, service
+from tests.support.service import local_service
 from tests.support.service_in_process import requests_to, service_context
 
 EVALS, RUNS = "/v1/workflows/evals", "/v1/workflows/evals/runs"
@@ -216,35 +216,3 @@ def test_a_run_that_waits_is_queued(tmp_path: Path) -> None:
     assert accepted["lifecycle"] == {"status": "pending"}
     assert waiting["lifecycle"] == {"status": "queued"}
     assert waiting["counts"]["lifecycle_counts"]["pending"] == 1
-
-
-@pytest.mark.extended
-@pytest.mark.multiprocess
-def test_a_service_that_an_eval_kills_finishes_the_others(tmp_path: Path) -> None:
-    """Two evals of one run kill the service, and a run beside it is not harmed."""
-
-    def start(served: Service, amounts: list[int]) -> str:
-        workflow = served.register(deadly_workflow(tmp_path / "marks"))
-        for amount in amounts:
-            body = eval_body(workflow, {"kind": "exists"}, path=None, amount=amount)
-            del body["source"]["handle_inputs"]["input-json-1"]
-            served.post(EVALS, body)
-        return str(served.post(RUNS, {"workflow_id": workflow}, status=202)["id"])
-
-    runs: list[str] = []
-    for _ in range(10):
-        with service(tmp_path, "--rate", "0") as served:
-            if not runs:
-                runs = [start(served, amounts) for amounts in ([1, -1, 2, -2, 3], [4, 5])]
-            assert served.process is not None
-            try:
-                ended = [served.ended(f"{RUNS}/{run}") for run in runs]
-            except Exception:  # noqa: BLE001 - a request whose server dies raises many types
-                assert served.process.wait(120) == -signal.SIGKILL
-                continue
-        break
-    assert [run["lifecycle"]["status"] for run in ended] == ["completed", "completed"]
-    counts = [run["counts"]["lifecycle_counts"] for run in ended]
-    assert [(count["completed"], count["error"]) for count in counts] == [(3, 2), (2, 0)]
-    marks = executions(tmp_path / "marks")
-    assert max(marks[-1], marks[-2]) <= 3

@@ -40,13 +40,6 @@ def test_without_a_token_nothing_of_a_request_is_read(served: Service) -> None:
             assert token is None or token not in answer.text
 
 
-def test_web_pages_of_other_origins_get_no_permission(served: Service) -> None:
-    headers = {"Origin": "https://example.org", "Access-Control-Request-Method": "GET"}
-    for method in ("OPTIONS", "GET"):
-        answer = served.client.request(method, "/v1/workflows", headers=headers)
-        assert not [name for name in answer.headers if name.startswith("access-control")]
-
-
 def test_no_token_stands_in_the_log_or_in_the_database(served: Service) -> None:
     folder = served.folder
     written = [path for path in folder.rglob("*") if path.is_file()]

@@ -102,13 +102,8 @@ def test_the_report_after_a_process_was_killed_is_that_of_an_undisturbed_run(
     assert executing.report() == undisturbed_report(tmp_path, LocalStore(tmp_path / "alike"))
 
 
-@pytest.mark.parametrize(
-    "number",
-    [
-        pytest.param(signal.SIGINT, id="interrupt"),
-        pytest.param(signal.SIGKILL, id="kill", marks=pytest.mark.extended),
-    ],
-)
+@pytest.mark.extended
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["interrupt", "kill"])
 @pytest.mark.parametrize("kind", RUNNERS)
 def test_a_command_that_is_ended_leaves_no_process_behind(
     prefect: PrefectServer, tmp_path: Path, kind: str, number: signal.Signals

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,6 @@ from evalcore.formats.registry import load_suite
 from evalcore.pipeline.plan import plan_run
 from evalcore.prefect.flows import evaluate, note_stop
 from evalcore.storage.address import open_store
-from evalcore.storage.runs import list_runs
 from tests.support.prefect_runs import only_run, run_flow, write_python_suite, write_suite
 from tests.support.prefect_server import PrefectServer
 from tests.support.worker_runs import now
@@ -110,23 +108,6 @@ def test_a_poisoned_plan_is_not_executed(
     assert "is not signed with a key of this process" in str(state.message)
     assert not marker.exists()
     assert not list(store.list(run.keys.results_prefix))
-
-
-def test_with_a_key_a_worker_executes_the_plans_it_has_signed_only(
-    prefect: PrefectServer, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    suite, store = (
-        load_suite(Path(write_suite(folder, "hello"))),
-        open_store(str(folder.parent / "store")),
-    )
-    mine = plan_run(suite, store, now=now())
-    monkeypatch.setenv("EVALCORE_PLAN_KEY", "a key of sixteen characters or more")
-    ours = plan_run(suite, store, now=now())
-    assert len(list(list_runs(store))) == 2
-
-    assert run_flow(suite="x", resume=mine.run_id).state.name == "NotAllowed"
-    shutil.rmtree(store.local_path(mine.keys.manifest).parent)  # type: ignore[union-attr]
-    assert run_flow(suite="x", resume=ours.run_id).state.is_completed()
 
 
 def test_a_flow_runs_labels_name_no_store_that_is_not_allowed(

@@ -18,7 +18,6 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.fork_server import PROGRAM
 from tests.support.model_server import UNAUTHORIZED, model_server
-from tests.support.servers import BUCKET, S3Server
 from tests.support.shell import ROOT, environment, evalcore, start
 
 pytestmark = [pytest.mark.multiprocess]
@@ -164,31 +163,6 @@ def test_a_stopped_run_ends_the_watching_with_4(tmp_path: Path) -> None:
         run.wait(60)
     assert watch.returncode == 4
     assert documents(out)[-1]["state"] == "cancelled"
-
-
-def test_only_new_parts_are_read(tmp_path: Path, ended_run: str) -> None:
-    from evalcore.pipeline.watch import Watch
-    from evalcore.storage.runs import find_run
-
-    run = find_run(open_store(str(tmp_path / "store")), ended_run)
-    watch = Watch(run, clock=lambda: 0.0)
-    assert watch.look().tally.done == 7
-    # What was read once need not be readable again.
-    for part in (tmp_path / "store").glob("runs/*/*/results/*.parquet"):
-        part.unlink()
-        part.write_bytes(b"torn")
-    assert watch.look().tally.done == 7
-
-
-@pytest.mark.s3
-def test_a_run_in_a_bucket_is_watched_alike(tmp_path: Path, s3: S3Server) -> None:
-    store = f"s3://{BUCKET}/{tmp_path.name}"
-    with model_server() as server:
-        suite = write_suite(tmp_path, server.base_url, 5)
-        evalcore("run", suite, store=store)
-    ended = evalcore("runs", "watch", run_of(store), "--json", store=store)
-    (told,) = documents(ended.out)
-    assert (ended.code, told["items"]["done"]) == (1, 5)
 
 
 def test_an_unknown_run_is_a_usage_error(tmp_path: Path) -> None:

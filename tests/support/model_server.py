@@ -52,7 +52,6 @@ UNAUTHORIZED = Failure(401, message="invalid key")
 CUT = Failure(how="cut")
 RESET = Failure(how="reset")
 INVALID_JSON = Failure(how="invalid_json")
-SLOW = Failure(how="slow", delay_s=60.0)
 
 Script = Callable[[Question], str | Answer | Failure]
 

@@ -160,27 +160,6 @@ def test_a_condition_that_cannot_be_applied_is_a_mistake(
     assert problem.path == f"evals[0].assertion.condition{place}"
 
 
-UNCHECKED = {
-    "example": ("{name: string, age: 3}", "has no keyword, so that any JSON passes", "name"),
-    "nothing": ("{}", "has no keyword, so that any JSON passes", "name"),
-}
-
-
-@pytest.mark.parametrize(("schema", "first", "second"), UNCHECKED.values(), ids=UNCHECKED)
-def test_parts_of_a_schema_that_check_nothing_are_warned_about(
-    tmp_path: Path, schema: str, first: str, second: str
-) -> None:
-    for text in (
-        WORKFLOW % f"{{type: is-json, value: {schema}}}",
-        SUITE % f"{{type: contains-json, value: {schema}}}",
-        EVALS % f"{{kind: json_schema_valid, schema: {schema}}}",
-    ):
-        (warning,) = load_text(tmp_path, text).warnings
-        assert first in warning
-        assert second in warning
-        assert len(problems_of(tmp_path, text, strict=True)) == 1
-
-
 @pytest.mark.parametrize(
     "schema",
     [

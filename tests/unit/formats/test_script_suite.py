@@ -52,7 +52,7 @@ STATEMENTS = {
     "an unknown tool": (
         "{call: nothing}",
         "do.call",
-        "there is no tool 'nothing'. Known: f_beta_score, linear_score, t.",
+        "there is no tool 'nothing'. Known: t.",
     ),
     "params that are no mapping": ("{call: t, params: [1]}", "do.params", "got a list"),
     "catch of a number": ("{call: t, catch: 5}", "do.catch", "the name of an exception class"),

@@ -99,16 +99,6 @@ def test_f1_is_that_of_the_best_target() -> None:
     assert CHECKS["f1"]("One red, red fox", {"config": config}) == 0.5
 
 
-def test_older_logs_name_their_scorers_in_the_results(tmp_path: Path) -> None:
-    log = orjson.loads((FILES / "inspect/numeric.json").read_bytes())
-    (scorer,) = log["eval"].pop("scorers")
-    log["results"] = {"scores": [{"scorer": scorer["name"], "params": scorer["options"]}]}
-    (tmp_path / "old.json").write_bytes(orjson.dumps(log))
-    content = yaml.safe_load(converted(None, "old.json", tmp_path)[0].read_text("utf-8"))
-    config = content["cases"][0]["assertions"][0]["config"]
-    assert (config["numeric"], config["location"]) == (True, "any")
-
-
 def test_a_log_without_samples_says_so(tmp_path: Path) -> None:
     (tmp_path / "header.json").write_text('{"eval": {"task": "a"}, "results": {"scores": []}}')
     with pytest.raises(LoadError, match="the log has no samples"):

@@ -13,7 +13,7 @@ from evalcore.scripts.builtin_tools import find_builtin
 from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.scripts.mcp import McpServers
 from evalcore.trust.imports import ImportPolicy
-from tests.unit.scripts.test_statements import NoModels
+from tests.unit.scripts.test_statements import no_model
 
 FS, UNSAFE = "llm_workers.tools.fs", "llm_workers.tools.unsafe"
 POEM = "Roses\nViolets\nSugar\nYou\n"
@@ -36,7 +36,7 @@ def called(reference: str, folder: Path, *, commands: bool = True, **params: Any
     tool = find_builtin(reference, None, {})
     assert tool is not None
     policy = ImportPolicy(commands=commands)
-    run = Iteration(policy, NoModels(), McpServers({}, {}), folder=folder)
+    run = Iteration(policy, no_model, McpServers({}, {}).call, folder=folder)
     return asyncio.run(tool.call(params, {}, run))
 
 

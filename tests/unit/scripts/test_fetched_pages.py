@@ -42,7 +42,7 @@ def fetched(kind: str, **params: Any) -> Any:
         return Reply(PAGE)
 
     policy = ImportPolicy()
-    run = Iteration(policy, None, McpServers({}, {}), complete, Path())  # type: ignore[arg-type]
+    run = Iteration(policy, None, McpServers({}, {}).call, complete, Path())  # type: ignore[arg-type]
     tool = FetchTool("fetch", kind, {"on_no_content": "raise_exception"})
     return asyncio.run(tool.call({"url": "http://teas.example/", **params}, {}, run))
 

@@ -13,15 +13,14 @@ from evalcore.expressions.engine import ExpressionError
 from evalcore.providers.chat import ChatModel
 from evalcore.scripts.iteration import Iteration, ToolError
 from evalcore.scripts.mcp import McpServers
-from evalcore.scripts.program import Layer, LevelReader, open_servers, read_levels
+from evalcore.scripts.program import Layer, LevelReader, read_levels
 from evalcore.scripts.statements import RaisingCollector, run_body
 from evalcore.scripts.tools import ToolReader
 from evalcore.trust.imports import ImportPolicy
 
 
-class NoModels:
-    def find(self, name: str) -> ChatModel:
-        raise AssertionError(name)
+def no_model(name: str) -> ChatModel:
+    raise AssertionError(name)
 
 
 def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
@@ -29,34 +28,14 @@ def result_of(test: str, *layers: str, iteration: int = 0) -> Any:
     mistakes = RaisingCollector()
     reader = LevelReader(ToolReader(mistakes, {}, None), mistakes)
     raw = tuple(Layer((), yaml.safe_load(layer), chain=False) for layer in layers or ("{}",))
-    made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader, open_servers({})))
+    made = reader.test(yaml.safe_load(test), (), read_levels(raw, reader))
     assert made is not None
-    run = Iteration(ImportPolicy(), NoModels(), McpServers({}, {}))
+    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}).call)
     return asyncio.run(run_body(made.body, made.enter({"env": {}}, iteration), run))
 
 
 RESULTS: dict[str, tuple[str, Any]] = {
     "a value": ("{do: {eval: {a: [1, '${1 + 1}']}}}", {"a": [1, 2]}),
-    "an F-beta score": (
-        "{do: {call: f_beta_score, params: {true_positives: 3, false_negatives: '1',"
-        " false_positives: 2, beta: 2}}}",
-        pytest.approx(15 / 21),
-    ),
-    "an F1 score of nothing": (
-        "{do: {call: f_beta_score, params: {true_positives: 0, false_negatives: 0,"
-        " false_positives: 0}}}",
-        0.0,
-    ),
-    "a linear score": (
-        "{do: {call: linear_score, params: {true_positives: 7, false_negatives: 1,"
-        " false_positives: 2}}}",
-        62.5,
-    ),
-    "a linear score where no error is expected": (
-        "{do: {call: linear_score, params: {true_positives: 0, false_negatives: 0,"
-        " false_positives: 3, w_fp: 2}}}",
-        40.0,
-    ),
     "no statement": ("{do: []}", None),
     "no statement after one": ("{do: [{eval: 1}, {if: true, then: []}]}", None),
     "the last of a list": ("{do: [{eval: 1}, {eval: 2}]}", 2),
@@ -217,10 +196,10 @@ def test_a_key_of_data_does_not_see_those_below_it() -> None:
 def test_data_is_made_anew_for_each_iteration() -> None:
     mistakes = RaisingCollector()
     reader = LevelReader(ToolReader(mistakes, {}, None), mistakes)
-    levels = read_levels((Layer((), {"data": {"xs": [1]}}, chain=False),), reader, open_servers({}))
+    levels = read_levels((Layer((), {"data": {"xs": [1]}}, chain=False),), reader)
     test = reader.test({"do": [{"eval": "${xs.append(2)}"}, {"eval": "${xs}"}]}, (), levels)
     assert test is not None
-    run = Iteration(ImportPolicy(), NoModels(), McpServers({}, {}))
+    run = Iteration(ImportPolicy(), no_model, McpServers({}, {}).call)
 
     for iteration in range(2):
         assert asyncio.run(run_body(test.body, test.enter({}, iteration), run)) == [1, 2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evalcore.model.summary import FailedAssertion, Failure, cut_mark
+from evalcore.model.summary import Failure, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     IMPROVEMENT,
@@ -30,7 +30,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.tables import cut, table, wrap
-from evalcore.report.view import ListedCase, ReportView, failure_reasons
+from evalcore.report.view import ListedCase, ReportView, item_reasons, missed
 from evalcore.wording import counted, outcomes_text
 
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
@@ -49,7 +49,7 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {counted(unlisted, 'more regression')} (report.json has the list)"
-    failures = [failure for failure in view.failures(most) if failure.status != "skipped"]
+    failures = [failure for failure in view.failures(most) if failure.item["status"] != "skipped"]
     if regressions and failures:
         yield None, ""
     for failure in failures:
@@ -210,35 +210,34 @@ class Style(NamedTuple):
 
 def render_failure(failure: Failure, mark: str, style: Style) -> Iterator[Line]:
     """Yield which item did not pass, and why; `mark` stands behind its outcome."""
-    iteration = f" iteration {failure.iteration}" if failure.iteration else ""
+    item = failure.item
+    iteration = f" iteration {item['iteration']}" if item["iteration"] else ""
     name = f"{failure.case} [{failure.variant}]{iteration}"
-    ended = failure.status == "completed"
-    outcome = str(failure.outcome) if ended else failure.status
-    score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
+    ended = item["status"] == "completed"
+    outcome = f"{item['outcome']}{_score(item)}" if ended else item["status"]
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    mark = f"{cut_mark(failure.finish_reason)}{mark}"
-    yield from style.lines(f"{sign} {name}: {outcome}{score}{mark}", colour, hanging=2)
-    if not ended or not failure.assertions:
-        for reason in failure_reasons(failure):
+    mark = f"{cut_mark(item['finish_reason'])}{mark}"
+    yield from style.lines(f"{sign} {name}: {outcome}{mark}", colour, hanging=2)
+    if not ended or not missed(item):
+        for reason in item_reasons(item):
             yield from style.lines(reason, indent=4)
         return
-    for assertion in failure.assertions:
+    for assertion in missed(item):
         yield from _assertion(assertion, style)
 
 
-def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
-    block = f"{assertion.block}: " if assertion.block else ""
-    sign = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
-    message = f": {assertion.message}" if assertion.message else ""
-    text = f"{sign} {block}{assertion.name}{message}"
-    if assertion.outcome != "failed":
+def _assertion(assertion: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    block = f"{assertion['block']}: " if assertion["block"] else ""
+    sign = {"error": "!", "blocked": "–"}.get(assertion["outcome"], "✗")
+    message = f": {assertion['message']}" if assertion["message"] else ""
+    text = f"{sign} {block}{assertion['name']}{message}"
+    if assertion["outcome"] != "failed":
         yield from style.lines(text, indent=4)
         return
     yield style.line(f"    {text}")
-    if assertion.expected is not None:
-        yield style.line(f"        expected  {assertion.expected}")
-    if assertion.actual is not None:
-        yield style.line(f"        actual    {assertion.actual}")
+    for name in ("expected", "actual"):
+        if assertion[name] is not None:
+            yield style.line(f"        {name:<8}  {assertion[name]}")
 
 
 _OUTCOME_MARKS = {

@@ -22,7 +22,6 @@ from evalcore.targets.function_context import (
     COMPLETE,
     CountedCalls,
     FlowContext,
-    alive,
     arguments_for,
     called,
     chat_model_of,
@@ -100,8 +99,8 @@ class FunctionTarget(Answering):
         if workers is not None:
             return await self._answer_in_worker(work, workers)
         function, calls = self._function(work), CountedCalls(work.complete)
-        context = context_of(work, self._options.config, *self._model_names())
-        context = alive(context, calls, self.chat)
+        names = self._model_names()
+        context = context_of(work, self._options.config, names, calls, self.chat)
         started = perf_counter()
         try:
             evidence = await self._execute(function, context, work)

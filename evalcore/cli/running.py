@@ -78,8 +78,7 @@ class ProgressDisplay:
     """Counts finished items; a context that shows them. Safe to call from several threads.
 
     A log that has any line of it ends with the last state. While calls wait (`waits`), the bar says
-    for what, elsewhere a line every 30 s: of JSON for the log of `log_run`. `clock` returns
-    seconds.
+    for what, elsewhere a line every 30 s. `clock` returns seconds.
     """
 
     def __init__(
@@ -88,12 +87,10 @@ class ProgressDisplay:
         total: int,
         *,
         quiet: bool = False,
-        log_run: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._title, self._total = sanitize_terminal(title).replace("\n", " "), total
         self._quiet = quiet
-        self._log_run = log_run
         self.waits = Waits(clock)
         self._ended = threading.Event()
         self._teller: threading.Thread | None = None
@@ -110,7 +107,7 @@ class ProgressDisplay:
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
             self._open_bar()
-        elif self._log_run or not self._quiet:
+        elif not self._quiet:
             self._teller = threading.Thread(target=self._tell_waits, name="waits", daemon=True)
             self._teller.start()
         return self
@@ -149,25 +146,7 @@ class ProgressDisplay:
     def _tell_waits(self) -> None:
         """Write a line for each 30 s in which calls have waited for something for a second."""
         while not self._ended.wait(_WAITS_EVERY_S):
-            waits = self.waits.standing()
-            text = waiting_text(waits)
-            if not text:
-                continue
-            if self._log_run is not None:
-                from evalcore.observability.log import log_line
-
-                fields = {
-                    "run": self._log_run,
-                    "suite": self._title,
-                    "done": self.done,
-                    "items": self._total,
-                    "waits": {
-                        label: {"calls": calls, "longest_s": round(longest_s, 1)}
-                        for label, (calls, longest_s) in waits.items()
-                    },
-                }
-                _tell(log_line("info", "run.waiting", fields, as_json=True))
-            else:
+            if text := waiting_text(self.waits.standing()):
                 _tell(f"{self._title}: {self.done}/{self._total}, {text}")
 
     def _state(self) -> str:
@@ -226,7 +205,7 @@ def _tell(line: str) -> None:
 class RunOptions:
     """How runs are executed and shown: flags of `evalcore run` by their names.
 
-    `reuse` says where evidence is taken from. `observe` is called with each run that has ended.
+    `reuse` says where evidence is taken from.
     """
 
     as_json: bool
@@ -242,7 +221,6 @@ class RunOptions:
     exports: Sequence[Path] = ()
     detail: bool = False
     isolation: str | None = None
-    observe: Callable[[RunView], None] | None = None
 
     def policy(self, suite: Suite) -> ImportPolicy:
         """Return what a suite may import: what is below its folder or this one, or is allowed."""
@@ -277,15 +255,10 @@ class SignalStopper(Stopper):
         self.stop()
 
 
-def run_command(
-    flags: dict[str, Any], observe: Callable[[RunView], None] | None = None
-) -> ExitCode:
-    """Run or resume what the flags of `evalcore run` name; return the exit code.
-
-    `observe` is called with each run that has ended.
-    """
+def run_command(flags: dict[str, Any]) -> ExitCode:
+    """Run or resume what the flags of `evalcore run` name; return the exit code."""
     own = {each.name: flags.pop(each.name) for each in fields(RunOptions) if each.name in flags}
-    options = RunOptions(**own, observe=observe)
+    options = RunOptions(**own)
     if options.runner is not None and not options.prefect:
         raise UsageError("--runner requires --prefect")
     paths, failed, resume = flags.pop("suites"), flags.pop("failed"), flags.pop("resume")
@@ -398,14 +371,12 @@ def _execute(
         gc.freeze()
     configured = settings()
     # Lines of a log are read by machines: nothing else stands between them.
-    log = configured.log or ""
-    log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
-    quiet = log.startswith("json")
+    quiet = (configured.log or "").startswith("json")
     title, items = manifest.suite, manifest.plan.items
     stopper = SignalStopper()
     with (
         resumable(run.run_id),
-        ProgressDisplay(title, items, quiet=quiet, log_run=log_run) as progress,
+        ProgressDisplay(title, items, quiet=quiet) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
         stopper,
@@ -441,8 +412,6 @@ def _execute(
         decision = _show_and_export(view, options, append=append)
         if not options.prefect:  # else the flow has told
             _notify(view)
-        if options.observe is not None:
-            options.observe(view)
         return decision
 
 

@@ -15,7 +15,6 @@ from evalcore.service.models import (
     CreateEval,
     CreateEvalRun,
     CreateWorkflow,
-    ExportedWorkflow,
     Page,
     RegisteredWorkflow,
     StartWorkflowRun,
@@ -146,11 +145,6 @@ class Workflows(_Resource):
         query = {"version_id": version_id}
         content = self._client.send("GET", f"{_WORKFLOWS}/{workflow_id}", query=query)
         return RegisteredWorkflow.model_validate_json(content)
-
-    def export(self, workflow_id: str) -> ExportedWorkflow:
-        """Return a workflow's draft and all of its evals."""
-        content = self._client.send("GET", f"{_WORKFLOWS}/{workflow_id}/export")
-        return ExportedWorkflow.model_validate_json(content)
 
     def update_draft(self, workflow_id: str, **fields: Any) -> RegisteredWorkflow:
         """Replace the draft of a workflow."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
-from evalcore.service import evals, export, files, results, runs, workflow_runs, workflows
+from evalcore.service import evals, files, results, runs, workflow_runs, workflows
 from evalcore.service.auth import OpenGuard
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -33,11 +34,13 @@ from evalcore.service.errors import (
     wire_mistakes,
 )
 from evalcore.service.log import RequestLog
-from evalcore.service.metrics import CONTENT_TYPE, exposition
 from evalcore.service.models import ResponseBody
 from evalcore.service.requests import CurrentContext
 from evalcore.service.ui import PREFIX, PagesRoute, create_pages, open_site
 from evalcore.version import VERSION
+
+if TYPE_CHECKING:
+    from evalcore.service.mcp import McpEndpoint
 
 _FORM: Final = "multipart/form-data"
 _DOCS: Final = Path(__file__).with_name("docs.html.j2")
@@ -52,7 +55,6 @@ _ROUTERS: Final = (
     evals.router,
     workflow_runs.router,
     workflows.router,
-    export.router,
 )
 
 
@@ -77,21 +79,16 @@ async def readyz(context: CurrentContext) -> Health:
     return Health()
 
 
-@operations.get("/metrics", response_class=PlainTextResponse)
-async def metrics(context: CurrentContext) -> Response:
-    """Counters and times in Prometheus' text format."""
-    return Response(await exposition(context.metrics, context.database), media_type=CONTENT_TYPE)
-
-
 def create_application(context: Context) -> FastAPI:
     """Return the application; its workers start and stop with it."""
     endpoint, site = _mcp_endpoint(context), open_site(context)
+    serves_tools = nullcontext() if endpoint is None else endpoint.running()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await context.start()
         try:
-            async with endpoint.running():
+            async with serves_tools:
                 yield
         finally:
             site.close()
@@ -109,9 +106,9 @@ def create_application(context: Context) -> FastAPI:
     )
     application.state.context, application.state.site = context, site
     if context.open_to is not None:
-        application.add_middleware(OpenGuard, allowed_hosts=context.allowed_hosts)
+        application.add_middleware(OpenGuard)
     # Added last, so that it notes what the others refuse.
-    application.add_middleware(RequestLog, metrics=context.metrics)
+    application.add_middleware(RequestLog)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)
     for outage in OUTAGES:
@@ -121,7 +118,9 @@ def create_application(context: Context) -> FastAPI:
         application.include_router(router)
     application.add_route("/", _first_page, include_in_schema=False)
     application.add_route("/docs", docs_page, include_in_schema=False)
-    application.router.routes.append(_McpRoute("/mcp", endpoint, include_in_schema=False))
+    application.router.routes.append(
+        _McpRoute("/mcp", endpoint or _without_mcp, include_in_schema=False)
+    )
     application.router.routes.append(PagesRoute(create_pages(context, site)))
     return application
 
@@ -206,27 +205,12 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": bounded_detail(wire_mistakes(error.errors(), shapes))}, 422)
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
+async def _http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
     headers = dict(error.headers or {})
     if error.status_code == 401:
         headers["WWW-Authenticate"] = "Bearer"
-    if error.status_code == 405:
-        headers["Allow"] = ", ".join(sorted(_methods_at(request))) or headers.get("allow", "")
     return JSONResponse({"detail": bounded_detail(error.detail)}, error.status_code, headers)
-
-
-def _methods_at(request: Request) -> set[str]:
-    """Return the methods of all routes of a path; the router names those of the first one only."""
-    routes = [
-        route
-        for router in _ROUTERS
-        for route in router.routes
-        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
-    ]
-    return {
-        method for route in routes if route.path == routes[0].path for method in route.methods or ()
-    }
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:
@@ -242,16 +226,6 @@ async def _unavailable(_: Request, error: Exception) -> Response:
 # MCP
 
 
-class _Endpoint(Protocol):
-    """An ASGI application that is served in a context."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Serve requests in this context."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-
-
 class _McpRoute(Route):
     """A route that names itself, for the request log."""
 
@@ -260,22 +234,14 @@ class _McpRoute(Route):
         return match, {**child_scope, "route": self}
 
 
-class _WithoutMcp:
-    """The endpoint of a service without the SDK."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        raise ServiceError(501, NEEDS_EXTRA)
+async def _without_mcp(_: Request) -> Response:
+    raise ServiceError(501, NEEDS_EXTRA)
 
 
-def _mcp_endpoint(context: Context) -> _Endpoint:
-    """Return the MCP server; without the SDK it answers 501 and says what to install."""
-    try:
-        from evalcore.service.mcp import McpEndpoint
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "mcp":
-            raise
-        return _WithoutMcp()
+def _mcp_endpoint(context: Context) -> McpEndpoint | None:
+    """Return the MCP server; None without the SDK."""
+    if find_spec("mcp") is None:
+        return None
+    from evalcore.service.mcp import McpEndpoint
+
     return McpEndpoint(context)

@@ -11,7 +11,6 @@ from typing import Final, Protocol, TypeVar
 from evalcore.errors import StoreError
 from evalcore.service.auth import Caller, RateLimiter, Tokens
 from evalcore.service.db import Database
-from evalcore.service.metrics import ServiceMetrics
 from evalcore.storage.store import ObjectStore
 
 T = TypeVar("T")
@@ -38,7 +37,7 @@ class Worker(Protocol):
 class Context:
     """Everything that routes use. `open_to` is the caller of requests without a token.
 
-    Those have to name a loopback address or one of `allowed_hosts`.
+    Those have to name a loopback address.
     """
 
     database: Database
@@ -46,10 +45,8 @@ class Context:
     tokens: Tokens
     rates: RateLimiter
     open_to: Caller | None = None
-    allowed_hosts: Sequence[str] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     workers: Sequence[Worker] = ()
-    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     _knows_store: bool = field(default=False, init=False)
 
     async def start(self) -> None:

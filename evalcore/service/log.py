@@ -1,4 +1,4 @@
-"""Each request in the log and the metrics: by the template of its route, never by its raw path."""
+"""Each request in the log: by the template of its route, never by its raw path."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from evalcore.settings import parse_log
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from evalcore.service.metrics import ServiceMetrics
-
 
 LOG: Final = logging.getLogger("evalcore.service.requests")
 REQUEST_ID: Final = "X-Request-ID"
@@ -27,14 +25,14 @@ _FIELDS: Final = "fields"
 
 
 class RequestLog:
-    """ASGI middleware: counts requests, logs a line for each, and echoes its `X-Request-ID`.
+    """ASGI middleware: logs a line for each request, and echoes its `X-Request-ID`.
 
     A request without an id, or with one that is no plain word of at most 128 characters, gets a
     new one.
     """
 
-    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
-        self._app, self._metrics = app, metrics
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection; only HTTP requests are noted."""
@@ -60,7 +58,6 @@ class RequestLog:
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = _route(scope)
-        self._metrics.count_request(method, route, status, seconds)
         level = logging.INFO if status < 500 else logging.ERROR
         if LOG.isEnabledFor(level):
             caller = scope.get("state", {}).get("caller")

@@ -36,7 +36,6 @@ class ServeOptions:
     insecure: bool = False
     requests_per_second: float = 100.0
     runs_at_once: int = 4
-    allowed_hosts: tuple[str, ...] = ()
 
 
 def serve(options: ServeOptions, settings: Settings) -> None:
@@ -90,7 +89,6 @@ def open_context(options: ServeOptions, settings: Settings, database: Database) 
         tokens=Tokens(database),
         rates=RateLimiter(options.requests_per_second),
         open_to=Caller(Scope.ADMIN) if options.insecure else None,
-        allowed_hosts=options.allowed_hosts,
     )
     runner, at_once = find_configured_runner(), options.runs_at_once
     context.workers = [

@@ -76,24 +76,3 @@ def test_a_log_has_neither_tokens_nor_raw_paths(served: Service) -> None:
         "secret-path",
     ]
     assert [secret for secret in secrets if secret in text] == []
-
-
-def test_requests_and_results_are_counted(served: Service) -> None:
-    workflow = served.register()
-    served.save(workflow, DOUBLED)
-    served.save(workflow, {"kind": "equals", "expected": 1})
-    served.save(workflow, DOUBLED, amount="broken")
-    served.run(workflow)
-    served.client.get("/no/such/path")
-    text = served.client.get("/metrics").text
-    for line in (
-        'evalcore_http_requests_total{method="POST",route="/v1/workflows/evals",status="201"} 3.0',
-        'evalcore_http_requests_total{method="GET",route="unmatched",status="404"}',
-        'evalcore_http_request_seconds_count{method="POST",route="/v1/workflows/evals"} 3.0',
-        'evalcore_eval_results_total{status="completed",verdict="passed"} 1.0',
-        'evalcore_eval_results_total{status="completed",verdict="failed"} 1.0',
-        'evalcore_eval_results_total{status="error",verdict="none"} 1.0',
-        "evalcore_open_eval_runs 0.0",
-    ):
-        assert line in text
-    assert workflow not in text

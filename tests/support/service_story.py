@@ -109,7 +109,7 @@ class Story:
 def tell_all(story: Story, paused: Story) -> None:
     """Tell the whole story; `paused` is of a service that executes nothing."""
     tell = story.tell
-    for operation in ("operations_healthz", "operations_readyz", "operations_metrics"):
+    for operation in ("operations_healthz", "operations_readyz"):
         tell(operation)
     pdf = {"file": ("invoice.pdf", b"%PDF-1.7", "application/pdf")}
     file = tell("files_upload", files=pdf)
@@ -137,7 +137,6 @@ def tell_all(story: Story, paused: Story) -> None:
     tell("evals_list_all", workflow_id=workflow, limit=20)
     tell("evals_get", eval_id=one)
     tell("evals_update", {"assertion": VENDOR}, eval_id=one)
-    tell("workflows_export", workflow_id=workflow)
     tell("workflows_update_draft", {"definition": DEFINITION}, workflow_id=workflow)
     tell("workflows_publish", workflow_id=workflow)
     other = paused.tell("workflows_register", registration)["id"]

@@ -191,16 +191,6 @@ def test_a_slow_drift_is_found_that_no_single_night_shows() -> None:
     assert "CUSUM" in decided.message
 
 
-def test_runs_with_more_iterations_drift_in_their_order() -> None:
-    scores = [0.8, 0.7, 0.75, 0.72, 0.78, 0.7, 0.75, 0.6, 0.5]
-    iterated = [[score, score] if number % 2 else score for number, score in enumerate(scores)]
-
-    def drift(history: list[Any]) -> GateResult:
-        return decide("no_drift", results({"a": 0.5}), [results({"a": score}) for score in history])
-
-    assert drift(iterated).details == drift(scores).details
-
-
 def test_a_rising_score_is_no_drift() -> None:
     source = random.Random(8)
     history = [night(source) for _ in range(10)]
@@ -228,22 +218,6 @@ def test_one_case_of_a_constant_suite_is_no_drift() -> None:
     steady = {f"c{number}": 1.0 for number in range(50)}
     now = steady | {"c7": 0.0}
     assert decide("no_drift", results(now), [results(steady)] * 12).outcome == "pass"
-
-
-def test_several_variants_share_the_level() -> None:
-    def both(shift: float, source: random.Random) -> dict[str, Any]:
-        variants = []
-        for number in range(12):
-            (variant,) = night(source, shift if number == 0 else 0.0, cases=40)["variants"]
-            variants.append(variant | {"variant_id": f"v{number}"})
-        return {"variants": variants}
-
-    source = random.Random(5)
-    history = [both(0.0, source) for _ in range(5)]
-    slight = decide("no_drop_from_history", both(-0.032, source), history)
-    assert slight.outcome == "inconclusive", slight.message
-    assert "chance among 12 variants" in slight.message
-    assert decide("no_drop_from_history", both(-0.2, source), history).outcome == "fail"
 
 
 @pytest.mark.parametrize(

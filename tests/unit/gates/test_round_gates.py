@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -17,7 +16,6 @@ from evalcore.gates.sequential import (
     RoundGates,
     RoundItem,
     SeenValue,
-    SequentialGate,
 )
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.run import GateOutcome
@@ -74,19 +72,6 @@ def test_reliability_is_decided_once_the_rest_cannot_change_it() -> None:
         assert (gates.gates[0].outcome is PASS) == (number == 4)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.15, 0.3])
-def test_a_difference_has_half_of_the_level_in_the_first_round(alpha: float) -> None:
-    rule = SequentialRule(CaseValue.PAST_DIFFERENCE, 0.0, alpha, per_variant=True)
-    values = differences([-1.0] * 8)
-    half = SequentialGate(rule._replace(alpha=alpha / 2), ["a"], 8)
-    for value in values:
-        half.add([value])
-    gates = gates_of(rule)
-    gates.add(items([0.5] * 8), values)
-    assert gates.gates[0].outcome is half.outcome
-    assert (half.outcome is FAIL) == (alpha > 0.05)
-
-
 def test_a_difference_without_noise_is_given_up_after_two_rounds() -> None:
     gates = gates_of(SequentialRule(CaseValue.PAST_DIFFERENCE, -0.01, 0.025, per_variant=True))
     for _ in range(2):
@@ -119,22 +104,6 @@ def test_differences_over_clusters_are_not_decided_early(gate: Gate, refused: bo
     expected = pytest.raises(UsageError, match="in clusters") if refused else nullcontext()
     with expected:
         require_early_gates(suite, 1)
-
-
-def test_a_stopped_pass_rate_pools_cases_of_unequal_variants_as_the_whole_run_does() -> None:
-    # At so small a level only what is certain decides: the sum over all cases.
-    source = random.Random(3)
-    for _ in range(200):
-        cases = [(variants := source.choice([1, 3]), source.randint(0, variants)) for _ in range(9)]
-        rate = sum(passed for _, passed in cases) / sum(variants for variants, _ in cases)
-        for shift, outcome in ((0.001, FAIL), (-0.001, PASS)):
-            threshold = rate + shift
-            rule = SequentialRule(CaseValue.PASSED, threshold, 1e-30)
-            gate = SequentialGate(rule, ["a", "b", "c"], len(cases))
-            for number, (variants, passed) in enumerate(cases):
-                gate.add([SeenValue(number, CaseValue.PASSED, "", passed, variants)])
-            if 0 <= threshold <= 1:
-                assert gate.outcome is outcome, (cases, threshold)
 
 
 @pytest.mark.parametrize(

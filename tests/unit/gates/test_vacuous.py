@@ -304,23 +304,6 @@ def test_measured_results_pass_the_same_gates(gate: GateSpec) -> None:
     assert decide_run([result], summary) is Decision.PASS
 
 
-@pytest.mark.parametrize("policy", ["fail", "zero", "exclude"])
-def test_a_run_without_gates_passes_over_nothing_measured_as_little(policy: str) -> None:
-    for rows in (BLOCKED, SKIPPED, ERROR, []):
-        question = read_question({"gate": "errors", **asked(policy, cand=rows)})
-        summary = summarise_question(question, Policy(ScoreRule.BLOCKS, ()))
-        assert decide_run([], summary) is not Decision.PASS
-
-
 def test_a_gate_of_ones_own_that_returns_nothing_fails() -> None:
     question = {"gate": {"gate": "custom", "callable": "gates:nothing"}, **asked(cand=good())}
     assert decide_question(read_question(question), resolve)[0].outcome is GateOutcome.FAIL
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_fewer_iterations_than_are_asked_are_not_reliable(k: int) -> None:
-    rows = good() * k
-    question = {"gate": {"gate": "reliable", "k": k, "threshold": 0.0}}
-    enough, short = asked(cand=rows), asked(cand=rows[:-1])
-    assert decide_question(read_question(question | enough), resolve)[0].passed
-    assert decide_question(read_question(question | short), resolve)[0].outcome == "inconclusive"

@@ -174,13 +174,6 @@ def test_a_token_shows_the_runs_of_the_store(pages: Pages) -> None:
     assert pages.get(f"/ui/suites/{suite}/trend.svg", pages.token)[0] == 200
 
 
-def test_metrics_name_pagesby_their_template(pages: Pages) -> None:
-    pages.get(f"/ui/runs/{pages.run}", pages.token)
-    text = pages.client.get("/metrics").text
-    assert 'route="/ui/runs/{run_id}"' in text
-    assert 'route="/runs/{run_id}"' not in text
-
-
 def test_a_browser_says_where_own_forms_come_from(pages: Pages) -> None:
     # With "no-referrer" Chromium sends `Origin: null` for the pages' own forms.
     page = pages.client.get("/ui/sign-in", headers=PAGE)

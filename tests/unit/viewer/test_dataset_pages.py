@@ -146,15 +146,6 @@ def test_a_mistake_is_explained_and_nothing_that_was_written_is_lost(
     assert read_dataset(store, "support").versions == ()
 
 
-def test_the_case_is_shown_before_it_is_accepted(client: TestClient, store: ObjectStore) -> None:
-    write_captures(store, QUESTIONS)
-    path = capture_page(client, store, "Where is my order 17?")
-    page = client.post(path, data={"input": "Where is Zoë?", "personal": "Zoë",
-                                   "decision": "preview"})  # fmt: skip
-    assert f"Where is {REDACTED}?" in html.unescape(page.text)
-    assert read_dataset(store, "support").versions == ()
-
-
 def test_refused_captures_wait_no_more(client: TestClient, store: ObjectStore) -> None:
     write_captures(store, QUESTIONS)
     ids = list(captures_of(store).values())
@@ -227,8 +218,3 @@ def test_what_does_not_exist_gets_one_message(
     page = client.get(path)
     assert page.status_code == status
     assert 'class="alarm"' in page.text
-
-
-def test_without_datasets_the_page_says_how_to_make_one(tmp_path: Path) -> None:
-    with viewer(tmp_path) as client:
-        assert "evalcore dataset import" in client.get("/datasets").text

@@ -184,7 +184,7 @@ def _failure_row(failure: Failure, mark: str) -> Sequence[str]:
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
-    outcome = f"{item['outcome'] or item['status']}{cut_mark(item['finish_reason'])}{mark}"
+    outcome = f"{item['outcome'] or item['status']}{cut_mark(item.get('finish_reason'))}{mark}"
     return escape(failure.case), escape(failure.variant), escape(outcome), why
 
 

@@ -216,7 +216,7 @@ def render_failure(failure: Failure, mark: str, style: Style) -> Iterator[Line]:
     ended = item["status"] == "completed"
     outcome = f"{item['outcome']}{_score(item)}" if ended else item["status"]
     colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    mark = f"{cut_mark(item['finish_reason'])}{mark}"
+    mark = f"{cut_mark(item.get('finish_reason'))}{mark}"
     yield from style.lines(f"{sign} {name}: {outcome}{mark}", colour, hanging=2)
     if not ended or not missed(item):
         for reason in item_reasons(item):

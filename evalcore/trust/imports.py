@@ -82,24 +82,19 @@ class ImportPolicy:
             self._check_origin(function, reference)
             return function
 
-    def check(self, reference: str, *, here: bool = False) -> None:
+    def check(self, reference: str) -> None:
         """Raise `UsageError` if there is surely no such module; nothing is imported.
 
-        An allowed module may be installed where the suite runs, unless that is `here`. What trust
-        does not grant is left to `load`.
+        An allowed module may be installed where the suite runs. What trust does not grant is left
+        to `load`.
         """
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             return
-        top = match[1].partition(".")[0]
-        if self._root_of(match[1]) is not None:
-            return
-        if not self.allows(match[1]):
+        if self._root_of(match[1]) is None and not self.allows(match[1]):
             refusal = self._refusal(reference, match[1])
             if isinstance(refusal, UsageError):
                 raise refusal
-        elif here and not _is_installed(top):
-            raise UsageError(f"{reference}: there is no module '{top}'; install it")
 
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""

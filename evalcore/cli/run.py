@@ -26,7 +26,7 @@ from evalcore.cli.options import (
     verbose_option,
 )
 from evalcore.errors import UsageError
-from evalcore.isolation.mode import ISOLATIONS
+from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY, Mode
 
 _WORDS: Final = "evalcore.words"
@@ -133,7 +133,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @import_option
 @click.option(
     "--isolation",
-    type=click.Choice(ISOLATIONS),
+    type=click.Choice([str(each) for each in Isolation]),
     help="Where the suite's Python runs: worker processes, or this one.  [process]",
 )
 @click.option(

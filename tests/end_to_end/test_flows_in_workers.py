@@ -25,16 +25,9 @@ def factory(case_input, variant):
         return f"{context.case_id} {variant.config['tone']} {case_input}"
     return run
 
-class Factory:
-    def __init__(self, case_input): self.text = case_input
-    def __call__(self, case_input): return f"called {self.text}"
-
 def definition(case_input):
     blocks = {"b": {"type": "code", "code": "def main(data):\\n    return 'from a block'"}}
     return {"flow": {"version": "1.0", "blocks": blocks}, "primary_output": "b"}
-
-def target(case_input):
-    return {"provider": "mock", "response": "mocked"}
 
 async def asks(case_input, context):
     reply = await context.chat(messages=[{"role": "user", "content": case_input}], model="m")
@@ -57,9 +50,6 @@ def waits(case_input, context):
 
 def parent(case_input):
     return "evalcore" if "evalcore.cli.run" in sys.modules else "worker"
-
-def dies(case_input):
-    os._exit(0)
 """
 
 
@@ -97,13 +87,7 @@ def run(
 
 
 @pytest.mark.parametrize(
-    ("flow", "output"),
-    [
-        ("factory", "c kind hello"),
-        ("Factory", "called hello"),
-        ("definition", "from a block"),
-        ("target", "mocked"),
-    ],
+    ("flow", "output"), [("factory", "c kind hello"), ("definition", "from a block")]
 )
 def test_a_flow_answers_from_a_worker(folder: Path, flow: str, output: str) -> None:
     item = run(folder, f"flows_here:{flow}")
@@ -121,10 +105,9 @@ def test_a_flow_runs_in_another_process_unless_it_says_inline(folder: Path) -> N
     "flow",
     [
         "flows_here:asks",
-        {"provider": "python", "callable": "flows_here:asks_sync"},
         {"provider": "python", "callable": "flows_here:asks_sync", "isolation": "inline"},
     ],
-    ids=["flow", "python target", "inline"],
+    ids=["flow", "inline"],
 )
 def test_a_model_call_of_a_function_is_recorded_and_replayed(
     folder: Path, server: ModelServer, flow: object
@@ -138,6 +121,27 @@ def test_a_model_call_of_a_function_is_recorded_and_replayed(
     assert server.stats() == calls
 
 
+<<<<<<< HEAD
+=======
+@pytest.mark.parametrize(
+    ("function", "isolation", "reasoning", "said"),
+    [
+        ("asks_named_sync", {}, "keep", "said <think>Berlin?</think> Rome"),
+        ("asks_named", {"isolation": "inline"}, "strip", "said Rome"),
+    ],
+)
+def test_a_model_that_a_function_asks_strips_its_reasoning(
+    folder: Path, function: str, isolation: Json, reasoning: str, said: str
+) -> None:
+    with model_server(script=lambda _: "<think>Berlin?</think> Rome") as thinking:
+        model = {"name": "named", "provider": "openai", "model": "m", "reasoning": reasoning}
+        flow = {"callable": f"flows_here:{function}", **isolation}
+        item = run(folder, flow, thinking, targets=[model])
+
+    assert item["assertions"][0]["actual"] == said
+
+
+>>>>>>> main
 def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     text = json.dumps(
         {

@@ -176,21 +176,6 @@ def test_several_judges_come_to_one_score(tmp_path: Path) -> None:
         assert [vote["judge"] for vote in one["details"]["votes"]] == ["a", "b", "c"]
 
 
-def test_a_vote_names_the_model_that_gave_it(tmp_path: Path) -> None:
-    assertion = {"type": "llm-grader", "judges": ["judge", {"name": "judge", "model": "other"}]}
-    found, _, _ = graded(tmp_path, replies(reply(0.9)), assertion)
-
-    assert [vote["model"] for vote in found["details"]["votes"]] == ["judge", "other"]
-
-
-def test_votes_ask_the_same_judge_again(tmp_path: Path) -> None:
-    script = replies(reply(0.2), reply(0.9), reply(1))
-    assertion = {"type": "llm-grader", "votes": 3, "aggregation": "median"}
-    found, _, requests = graded(tmp_path, script, assertion)
-
-    assert (found["score"], len(requests)) == (0.9, 3)
-
-
 def test_what_is_left_out_is_not_asked_for_after_two_repairs(tmp_path: Path) -> None:
     partial = json.dumps({"checks": [{"id": "accuracy", "satisfied": True}]})
     script = replies("nonsense", "nonsense", partial)

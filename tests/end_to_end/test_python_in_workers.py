@@ -125,12 +125,8 @@ def _is_alive(pid: int) -> bool:
 
 @pytest.mark.parametrize(
     ("number", "flags"),
-    [
-        (signal.SIGINT, ()),
-        (signal.SIGKILL, ()),
-        (signal.SIGTERM, ("--workers", "2")),
-    ],
-    ids=["interrupt", "kill", "terminate workers"],
+    [(signal.SIGKILL, ()), (signal.SIGTERM, ("--workers", "2"))],
+    ids=["kill", "terminate workers"],
 )
 def test_no_worker_process_outlives_a_stopped_run(
     tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]

@@ -151,6 +151,7 @@ def test_the_complete_example_of_the_source_runs_unchanged(tmp_path: Path) -> No
     assert default.endswith(" in, 11,010 out)")
 
 
+<<<<<<< HEAD
 FRAGMENTS = {
     "sections": (
         """
@@ -249,6 +250,33 @@ def test_a_fragment_of_the_source_runs(
     ended = run(tmp_path, script=FRAGMENT_SCRIPT, suite=suite)
 
     assert (ended.code, scores(ended)) == (0, expected)
+=======
+@pytest.mark.parametrize(
+    ("written", "score"), [("config: {reasoning: strip}", 1.0), ("reasoning: keep", 0.0)]
+)
+def test_a_model_of_a_script_strips_its_reasoning(
+    tmp_path: Path, written: str, score: float
+) -> None:
+    script = SCRIPT.replace("model: gpt-4o-mini", f"model: gpt-4o-mini, {written}")
+    suite = """\
+        shared: {tools: [{import_tool: llm_workers.tools.llm_tool.build_llm_tool, name: llm}]}
+        suites:
+          all:
+            tests:
+              one:
+                do:
+                  - call: llm
+                    params: {prompt: Capital?}
+                  - eval: "${1.0 if _ == 'Rome' else 0.0}"
+        """
+    with model_server(script=lambda _: "<think>Berlin?</think>\nRome") as server:
+        env = with_model(server)
+        ended = run(tmp_path, "-n", "1", env=env, script=script, suite=suite)
+        (asked,) = server.requests
+
+    assert scores(ended) == {"all/one": score}
+    assert "reasoning" not in asked.body
+>>>>>>> main
 
 
 def test_a_model_rates_what_another_one_said(tmp_path: Path) -> None:

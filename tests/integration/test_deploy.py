@@ -19,7 +19,6 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentU
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from pydantic import SecretStr
 
 from evalcore.prefect.collection import EvalcoreStore
@@ -179,15 +178,6 @@ def test_an_automation_that_was_changed_is_put_right_and_stays_disabled(
         client.resume_automation(found.id)
     assert f"changed    automation {LOST} (description)" in shown.stdout
     assert (after.description, after.enabled) == (found.description, False)
-
-
-def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: Path) -> None:
-    settings = {PREFECT_API_URL: "http://127.0.0.1:1/api", PREFECT_CLIENT_MAX_RETRIES: 0}
-    with temporary_settings(settings):
-        ended = deploy(folder, code=2)
-    assert "http://127.0.0.1:1/api does not answer" in ended.stderr
-    assert "prefect server start" in ended.stderr
-    assert "unset PREFECT_API_URL" not in ended.stderr
 
 
 def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:

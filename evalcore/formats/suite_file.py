@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple, Required, cast
@@ -66,7 +66,7 @@ from evalcore.targets.answers import (
 )
 from evalcore.targets.registry import KINDS, MODEL_KINDS
 from evalcore.trust.imports import ImportPolicy
-from evalcore.wording import Loc, suggest
+from evalcore.wording import Loc, path_text, suggest
 from evalcore.workflow.definition import PARTS, SOUL_KEYS
 
 
@@ -167,6 +167,7 @@ class CaseReader:
         """
         self._blocks = blocks
         self.executes = False
+        self.inputs: set[str] = set()
         self._verbatim = verbatim
         self.warnings = CaseWarnings(strict=strict)
         self.assertions = AssertionReader(graders, Dialect.SUITE, self.warnings)
@@ -212,6 +213,10 @@ class CaseReader:
             # As in a workflow file: the blocks that are given yield that, the others run.
             case = case._replace(fixture=None, block_fixtures=fixture)
         self.executes = self.executes or case.fixture is None
+        if self._blocks:
+            from evalcore.targets.workflow import inputs_of
+
+            self.inputs.update(inputs_of(case.input))
         return case
 
     def _expected(self, assertions: Sequence[Assertion]) -> set[str]:
@@ -305,6 +310,21 @@ def check_function(
             if isinstance(written, Mapping) and key in written:
                 loc, written = (*loc, key), written[key]
         problems.add(loc, str(error))
+
+
+def check_prompts(flow: Flow, inputs: Collection[str], written: Any, problems: Problems) -> None:
+    """Note the placeholders in a workflow's prompts that no input of the cases can fill."""
+    if not blocks_of(flow):
+        return
+    from evalcore.workflow.reading import read_definition
+    from evalcore.workflow.references import unknown_placeholders
+
+    definition = read_definition(flow.targets[str(flow.default)].options["definition"])
+    for mistake in unknown_placeholders(definition, inputs):
+        if isinstance(written, Mapping) and "blocks" in written:
+            problems.add(("flow", *mistake.loc), mistake.message)
+        else:
+            problems.add(("flow",), f"{path_text(mistake.loc)}: {mistake.message}")
 
 
 class FlowReader:
@@ -575,6 +595,7 @@ def read_suite(
     check_required_cases(definition.policy, reader.ids.names, problems, level.loc("gates"))
     if reader.executes:
         check_function(flow, sound.get("flow"), folder, options, problems)
+        check_prompts(flow, reader.inputs, sound.get("flow"), problems)
     targets.explain(collectors)
     raise_all(collectors)
     warnings = [*targets.warnings, *reader.warnings.texts, *selection.finish(problems.file)]

@@ -77,7 +77,7 @@ from evalcore.workflow.reading import (
     block_class,
     read_definition,
 )
-from evalcore.workflow.references import find_mistakes
+from evalcore.workflow.references import find_mistakes, unknown_placeholders
 
 
 @with_config(STRICT)
@@ -142,7 +142,7 @@ def load_workflow_file(document: Document, path: Path, options: LoadOptions) -> 
     reader = _CaseReader(raw, misshapen, graders, problems, strict=options.strict)
     selection = Selection(options)
     spool = reader.spool(selection, executed)
-    target = executed.target(reader.fixture_blocks)
+    target = executed.target(reader.fixture_blocks, reader.inputs)
     threshold = threshold_of(
         options.threshold, evals.get("threshold"), section.get("threshold"), default=1.0
     )
@@ -229,6 +229,7 @@ class _CaseReader:
         cases = evals.get("cases") if isinstance(evals, dict) else None
         self._cases: list[Any] = cases if isinstance(cases, list) else []
         self._fixture_blocks: frozenset[str] | None = None
+        self.inputs: set[str] = set()
 
     @property
     def fixture_blocks(self) -> frozenset[str]:
@@ -268,6 +269,7 @@ class _CaseReader:
         before = self._problems.count
         self.ids.note(raw.get("id"), loc, self._problems)
         fixtures, expected = raw.get("fixtures") or {}, raw.get("expected") or {}
+        self.inputs.update(raw.get("inputs") or ())
         for key, blocks in (("fixtures", fixtures), ("expected", expected)):
             self._check_blocks(blocks, (*loc, key))
         assertions = self._assertions(expected, (*loc, "expected"))
@@ -536,6 +538,7 @@ class ExecutedWorkflow:
         self._workflows: dict[str, dict[str, Any]] = {}
         self._root = repository_root(path.resolve().parent)
         self._with_souls = True
+        self._inputs: Collection[str] | None = None
         # Whether a case without fixtures for all that it expects can be executed.
         self._needed = self._opened = False
 
@@ -554,19 +557,23 @@ class ExecutedWorkflow:
         self._needed |= begins
         return begins
 
-    def target(self, fixture_blocks: frozenset[str]) -> Target:
-        """Return the target; the `fixture_blocks` never run."""
+    def target(self, fixture_blocks: frozenset[str], inputs: Collection[str]) -> Target:
+        """Return the target of cases with these `inputs`; the `fixture_blocks` never run."""
         roots = {re.split(r"[.\[]", problem.path)[0] for problem in self._problems.noted}
         if not self._needed or not roots.isdisjoint({"blocks", "souls", "workflow"}):
             return Target(TARGET, "workflow", {"definition": as_json(behaviour_of(self._raw))})
-        return Target(TARGET, "workflow", self.options(fixture_blocks))
+        return Target(TARGET, "workflow", self.options(fixture_blocks, inputs))
 
-    def options(self, fixtures: frozenset[str] = frozenset()) -> dict[str, Any]:
+    def options(
+        self, fixtures: frozenset[str] = frozenset(), inputs: Collection[str] | None = None
+    ) -> dict[str, Any]:
         """Return the options of the target; `fixtures` are the blocks that never run.
 
-        Mistakes are noted; the options are unusable then.
+        `inputs` are those of the cases, if they are known. Mistakes are noted; the options are
+        unusable then.
         """
         variants = self._variants
+        self._inputs = inputs
         self._with_souls = has_provider(self._raw, fixtures, variants, self._options)
         if not self._check(self._raw, self._problems, fixtures):
             return {}
@@ -594,6 +601,9 @@ class ExecutedWorkflow:
             return False
         for mistake in find_mistakes(workflow, fixtures, with_souls=self._with_souls):
             problems.add((*prefix, *mistake.loc), mistake.message)
+        if self._inputs is not None and problems is self._problems:  # not of a sub-workflow
+            for mistake in unknown_placeholders(workflow, self._inputs, fixtures):
+                problems.add((*prefix, *mistake.loc), mistake.message)
         return True
 
     def _check_variants(

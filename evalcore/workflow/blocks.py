@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 from pydantic import Discriminator, Field, Tag
 
 from evalcore.shapes import CALLABLE, NonEmpty, Seconds, Text
-from evalcore.trust.secrets import literal_secrets
+from evalcore.trust.secrets import literal_secrets, substituted
 from evalcore.wording import suggest
 from evalcore.workflow.code import CodeCall, run_python
 from evalcore.workflow.conditions import condition_mistakes, holds
@@ -76,6 +76,11 @@ class LlmBlock(ModelBlock):
 
     type: Literal["llm"]
     prompt_template: str | None = None
+
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the prompt."""
+        if self.prompt_template is not None:
+            yield ("prompt_template",), self.prompt_template
 
     async def run(self, context: Context) -> Any:
         """Return the answer to the filled template; without one, to what the block sees as JSON."""
@@ -197,6 +202,11 @@ class DispatchBlock(ModelBlock):
                 yield WorkflowMistake(("exits", number), "an exit of a dispatch needs a 'task'")
             yield from names.soul(way.soul_ref, ("exits", number, "soul_ref"))
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the tasks of the exits."""
+        for number, way in enumerate(self.exits or ()):
+            yield ("exits", number, "task"), way.task
+
     async def run(self, context: Context) -> Any:
         """Return the answers by exit; each stands at `block.exit` as well.
 
@@ -270,6 +280,13 @@ class HttpBlock(Block):
         for literal in literal_secrets(self.headers, self.url, bodies):
             yield WorkflowMistake(literal.path, literal.message())
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the URL and the texts of headers and body, without references to variables."""
+        key = "body" if self.body_template is None else "body_template"
+        parts = {"url": self.url, "headers": self.headers, key: getattr(self, key)}
+        for loc, text in _texts(parts, ()):
+            yield loc, substituted(text, lambda _: " ")
+
     async def run(self, context: Context) -> Any:
         """Return the body of the answer: a mapping or list if it is JSON of one, else its text.
 
@@ -285,6 +302,15 @@ class HttpBlock(Block):
         method = self.method or ("GET" if body is None else "POST")
         request = template.request(method, self.url, self.headers or {}, body, self.timeout)
         return parsed(await context.request(request))
+
+
+def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    if isinstance(value, str):
+        yield loc, value
+    elif isinstance(value, Mapping | list):
+        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
+        for key, member in pairs:
+            yield from _texts(member, (*loc, key))
 
 
 def _is_mapping(value: object) -> str:

@@ -352,6 +352,10 @@ class Block(WorkflowPart):
         """Return the exit that an output of this type always states; None if it states none."""
         return None
 
+    def templates(self) -> Iterator[tuple[tuple[str | int, ...], str]]:
+        """Yield the texts whose placeholders are filled, and where they stand."""
+        yield from ()
+
     def mistakes(self, names: Names) -> Iterator[WorkflowMistake]:  # noqa: ARG002 - of a type
         """Yield what blocks of this type name and the workflow does not have."""
         yield from ()
@@ -448,6 +452,27 @@ class WorkflowDefinition:
             edges.setdefault(edge.source, {}).update(ways)
         return edges
 
+    @cached_property
+    def upstream(self) -> dict[str, set[str]]:
+        """The blocks that may have run before each block; those of a loop run after each other."""
+        ways: dict[str, set[str]] = {name: set() for name in self.blocks}
+        for name, block in self.blocks.items():
+            goes = [self.plain.get(name), *self.conditional.get(name, {}).values()]
+            goes += [block.error_route, *(self.end(branch.goto) for branch in block.branches)]
+            inner = [each for each in getattr(block, "inner_block_refs", ()) if each in ways]
+            ways[name].update(to for to in (*goes, *inner) if to in ways)
+            for each in inner:
+                ways[each].update(inner, (name,))
+        before: dict[str, set[str]] = {name: set() for name in self.blocks}
+        for name in self.blocks:
+            reached, ahead = before, [*ways[name]]
+            while ahead:
+                to = ahead.pop()
+                if name not in reached[to]:
+                    reached[to].add(name)
+                    ahead += ways[to]
+        return before
+
     def end(self, to: str | None) -> str | None:
         """Return where an edge leads: None for the end, which `END` stands for, too."""
         return None if to == END and END not in self.blocks else to
@@ -504,9 +529,9 @@ class Names:
     def __init__(self, blocks: Mapping[str, Block], souls: Mapping[str, Soul] | None) -> None:
         self.blocks, self.souls = blocks, souls
         self._shared = {Carry().inject_as}
-        self._outputs = set(blocks)
+        self._outputs = {name: name for name in blocks}
         for name, block in blocks.items():
-            self._outputs.update(f"{name}.{way.id}" for way in block.exits or ())
+            self._outputs.update({f"{name}.{way.id}": name for way in block.exits or ()})
             carry = getattr(block, "carry_context", None)
             if isinstance(carry, Carry):
                 self._shared.add(carry.inject_as)
@@ -525,6 +550,10 @@ class Names:
             or f" Define it under 'souls:' or in custom/souls/{name}.yaml."
         )
         yield WorkflowMistake(loc, f"unknown soul '{name}'.{hint}")
+
+    def owner(self, path: str) -> str | None:
+        """Return the block whose output a path begins with; None if it begins with none."""
+        return next((self._outputs[head] for head in heads_of(path) if head in self._outputs), None)
 
     def reference(self, path: str, loc: Loc) -> Iterator[WorkflowMistake]:
         """Yield a mistake if a path begins with no block, exit, input or shared value."""

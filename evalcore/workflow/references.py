@@ -16,8 +16,9 @@ from evalcore.workflow.definition import (
     WorkflowDefinition,
     WorkflowMistake,
     followers_of,
+    heads_of,
 )
-from evalcore.workflow.values import TYPE_NAMES, is_schema
+from evalcore.workflow.values import TYPE_NAMES, is_schema, placeholders
 
 
 def find_mistakes(
@@ -40,6 +41,45 @@ def find_mistakes(
         for mistake in _block(block, names, runs=name not in fixtures):
             yield WorkflowMistake(("blocks", name, *mistake.loc), mistake.message)
     yield from _joined(definition)
+
+
+def unknown_placeholders(
+    definition: WorkflowDefinition, inputs: Collection[str], fixtures: Collection[str] = ()
+) -> Iterator[WorkflowMistake]:
+    """Yield the placeholders of prompts that nothing can fill.
+
+    `inputs` are those of the cases. Known are also a block's own inputs, the blocks that may have
+    run before it, and what the engine shares. A block to which no way leads is not checked.
+    """
+    inputs_of_run = {*inputs, *definition.inputs}
+    names = Names(definition.blocks, None)
+    for name, block in definition.blocks.items():
+        readable = {*inputs_of_run, *(block.inputs or ())}
+        before = {*definition.upstream[name], *fixtures}
+        runs = name not in fixtures and definition.entry in {name, *before}
+        for loc, template in block.templates() if runs else ():
+            for placeholder in placeholders(template):
+                if not _is_known(placeholder, readable, inputs_of_run, before, names):
+                    listed = sorted({*inputs_of_run, *(block.inputs or ()), *before})
+                    hint = suggest(placeholder, listed)
+                    message = (
+                        f"unknown placeholder {{{placeholder}}}.{hint} A literal brace is written "
+                        "{{ or }}"
+                    )
+                    yield WorkflowMistake(("blocks", name, *loc), message)
+
+
+def _is_known(
+    name: str, readable: set[str], inputs_of_run: set[str], before: set[str], names: Names
+) -> bool:
+    """Whether a placeholder may have a value; a later block has none yet."""
+    if not readable.isdisjoint(heads_of(name)):
+        return True
+    root, _, rest = name.partition(".")
+    if root == "workflow" and rest:
+        return not inputs_of_run.isdisjoint(heads_of(rest))
+    block = names.owner(name)
+    return not any(names.reference(name, ())) if block is None else block in before
 
 
 def _transitions(definition: WorkflowDefinition, names: Names) -> Iterator[WorkflowMistake]:

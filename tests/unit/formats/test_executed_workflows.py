@@ -307,3 +307,102 @@ def test_a_registered_workflow_names_no_files(tmp_path: Path, monkeypatch: Any) 
         (3, "blocks.b.exits[0].task"),
         (4, "souls.s.system_prompt"),
     ]
+
+
+PROMPTS = """\
+blocks:
+  first: {type: llm, prompt_template: "PROMPT"}
+  second: {type: llm, prompt_template: "{first} {first.part} {topic}", error_route: rescue}
+  rescue: {type: llm, prompt_template: "{second.error.message} {__error__second}"}
+  apart: {type: dispatch, exits: [{id: x, task: "LATER"}]}
+  round: {type: loop, inner_block_refs: [inner, last], carry_context: true}
+  inner: {type: llm, prompt_template: "{round_round} {previous_round_context} {last} {apart.x}"}
+  last: {type: llm, inputs: {mine: first}, prompt_template: "{mine} {inner}"}
+workflow:
+  entry: first
+  transitions: [{from: first, to: second}, {from: second, to: apart}, {from: apart, to: round}]
+inputs: {known: {type: string}}
+eval:
+  cases:
+  - id: live
+    inputs: {topic: a, person: {name: b}}
+    expected: {first: [{type: contains, value: x}]}
+  - {id: other, inputs: {only: c}, expected: {first: [{type: contains, value: x}]}}
+"""
+
+
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "{topic}",
+        "{person.name}",
+        "{only}",
+        "{known}",
+        "{workflow.only}",
+        "{{topci}}",
+        '{"a": 1}',
+    ],
+)
+def test_a_placeholder_names_an_input_or_a_block_before(tmp_path: Path, prompt: str) -> None:
+    text = PROMPTS.replace('"PROMPT"', f"'{prompt}'").replace("LATER", "{first} {second}")
+
+    assert len(cases_of(tmp_path, text, environment={"OPENAI_API_KEY": "k"})) == 2
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        pytest.param("{topci}", "{topci}. Did you mean 'topic'?", id="nothing has the name"),
+        pytest.param("{workflow.topci}", "{workflow.topci}", id="no input has the name"),
+        pytest.param("{apart}", "{apart}. Known: known, only, person, topic.", id="a later block"),
+        pytest.param("{apart.x}", "{apart.x}", id="an exit of a later block"),
+        pytest.param("{first}", "{first}", id="the block itself"),
+    ],
+)
+def test_an_unknown_placeholder_is_a_mistake_with_its_line(
+    tmp_path: Path, prompt: str, message: str
+) -> None:
+    text = PROMPTS.replace("PROMPT", prompt).replace("LATER", "{lst}")
+    found = problems_of(tmp_path, text, environment={"OPENAI_API_KEY": "k"})
+
+    assert places_of(found) == [
+        (2, "blocks.first.prompt_template"),
+        (5, "blocks.apart.exits[0].task"),
+    ]
+    assert f"unknown placeholder {message}" in found[0].message
+    assert "a literal brace is written {{ or }}" in found[0].message.lower()
+
+
+def test_an_unknown_placeholder_of_a_request_is_a_mistake_with_its_line(tmp_path: Path) -> None:
+    text = """\
+        blocks:
+          a:
+            type: http
+            url: "${{ API_URL }}/{topic}/{one}"
+            headers: {X: "${{ API_KEY }} {two}"}
+            body: {list: [{deep: "{three}"}, "$${{ text }}"]}
+        workflow: {entry: a}
+        eval: {cases: [{id: live, inputs: {topic: x}, expected: {a: [{type: contains, value: x}]}}]}
+        """
+    assert places_of(problems_of(tmp_path, text)) == [
+        (4, "blocks.a.url"),
+        (5, "blocks.a.headers.X"),
+        (6, "blocks.a.body.list[0].deep"),
+    ]
+
+
+def test_a_block_that_is_always_given_needs_no_known_placeholder(tmp_path: Path) -> None:
+    text = CODE.replace('first: {type: code, code: "def main(data): return 1"}', "first: PROMPT")
+    text = text.replace("PROMPT", "{type: llm, prompt_template: '{nowhere}'}")
+    text = text.replace("inputs: {n: 1}", "fixtures: {first: '1'}")
+
+    assert set(cases_of(tmp_path, text)) == {"executed", "given", "partly"}
+
+
+def test_a_variant_with_an_unknown_placeholder_is_a_mistake(tmp_path: Path) -> None:
+    variant = "{id: v, config: {blocks: {a: {prompt_template: 'On {topci}'}}}}"
+    text = MODEL % ("", f"evalcore: {{variants: [{variant}]}}")
+    (found,) = problems_of(tmp_path, text, environment={"OPENAI_API_KEY": "k"})
+
+    assert found.path == "evalcore.variants[0].config.blocks.a.prompt_template"
+    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message

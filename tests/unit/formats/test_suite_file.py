@@ -468,3 +468,23 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     assert [each.params["value"] for each in found.assertions] == ["Ada", {"b": ["Ada"]}]
     assert found.fixture is not None
     assert found.fixture.outputs["a"] == '{"text": "Ada"}'
+
+
+@pytest.mark.parametrize(
+    ("inline", "place"),
+    [
+        pytest.param(True, "flow.blocks.a.prompt_template", id="in the suite"),
+        pytest.param(False, "flow", id="in a file"),
+    ],
+)
+def test_an_unknown_placeholder_of_a_suites_workflow_is_a_mistake(
+    tmp_path: Path, inline: bool, place: str
+) -> None:
+    flow = "{blocks: {a: {type: llm, prompt_template: '{q} {topci}'}}, workflow: {entry: a}}"
+    write(tmp_path, {"flow.yaml": flow})
+    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
+    cases = "[{id: a, input: {q: 1}}, {id: b, input: {topic: 1}}]"
+    (found,) = problems_of(tmp_path, f"{head}\n    cases: {cases}\n")
+
+    assert found.path == place
+    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message

@@ -17,7 +17,7 @@ from evalcore.formats.registry import is_script, load_suite
 from evalcore.model.suite import QUARANTINE_FILE, Format, Suite, SuiteDefinition
 from evalcore.pipeline.compare import settle_baseline
 from evalcore.trust.imports import ImportPolicy
-from evalcore.wording import missing_file, path_text
+from evalcore.wording import Loc, missing_file, path_text
 
 if TYPE_CHECKING:
     pass
@@ -131,6 +131,22 @@ def _refuse_idle_script(script: str | None, suites: Iterable[Suite]) -> None:
         raise UsageError(f"--script {script}: none of the files is a script suite")
 
 
+def problem_at(file: str, loc: Loc, message: str) -> Problem:
+    """Return a mistake with its line, for which the file is read once more."""
+    name, line = file, None
+    with suppress(EvalError):
+        name, line = read_script_document(find_script(file), file).locate(loc)
+    return Problem(name, line, path_text(loc), message)
+
+
+def tool_references(suite: Suite) -> Iterator[tuple[str, str, Loc]]:
+    """Yield the Python that tools of a script suite name, each with its file and place."""
+    if suite.definition.format is Format.SCRIPT_SUITE:
+        target = next(iter(suite.definition.targets.values()))
+        for reference, file, loc in target.options["imports"]:
+            yield reference, file, tuple(loc)
+
+
 def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
     """Import the Python that tools of script suites name; raise `LoadError` with what cannot be.
 
@@ -138,16 +154,10 @@ def check_imports(suites: Sequence[Suite], policy: ImportPolicy) -> None:
     """
     problems: list[Problem] = []
     for suite in suites:
-        if suite.definition.format is not Format.SCRIPT_SUITE:
-            continue
-        target = next(iter(suite.definition.targets.values()))
-        for reference, file, loc in target.options["imports"]:
+        for reference, file, loc in tool_references(suite):
             try:
                 policy.load(reference)
             except EvalError as error:
-                name, line = file, None
-                with suppress(EvalError):  # for its line the file is read once more
-                    name, line = read_script_document(find_script(file), file).locate(tuple(loc))
-                problems.append(Problem(name, line, path_text(tuple(loc)), str(error)))
+                problems.append(problem_at(file, loc, str(error)))
     if problems:
         raise LoadError(tuple(problems))

@@ -41,6 +41,7 @@ from evalcore.model.suite import (
 )
 from evalcore.planning.expand import WorkItem
 from evalcore.redaction.redactor import PROCESS
+from evalcore.targets.wrappers import strips_reasoning, without_reasoning
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.machine_faults import faults_noted_by
 
@@ -389,6 +390,8 @@ class ItemEvidence:
     def stored(self, item: WorkItem) -> Evidence | None:
         """Return the evidence that needs no execution; None if the target has to answer."""
         if (fixture := item.case.fixture) is not None:
+            if item.target is not None and strips_reasoning(item.target, item.variant):
+                return without_reasoning(fixture)
             return fixture
         reused = self._inputs.reused
         earlier = None if reused is None else reused.find(item.number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, NamedTuple, Required
+from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
 from pydantic import Discriminator, Tag, with_config
 from typing_extensions import TypedDict
@@ -21,10 +21,12 @@ from evalcore.shapes import Count, Text
 from evalcore.targets.registry import (
     COMMON_OPTIONS,
     MODEL_KINDS,
+    kind_facts,
     merged_options,
     options_model,
 )
 from evalcore.targets.templates import template_faults
+from evalcore.targets.wrappers import OPTION
 from evalcore.trust.secrets import (
     is_secret_path,
     known_addresses,
@@ -133,6 +135,7 @@ class TargetCommon(TypedDict, total=False):
 
     grader_target: Text
     fallback_targets: list[Text]
+    reasoning: Literal["strip", "keep"]
     workers: Count
 
 
@@ -344,7 +347,7 @@ class Targets:
                 options = {
                     key: value
                     for key, value in definition.options.items()
-                    if key not in COMMON_OPTIONS
+                    if key == OPTION or key not in COMMON_OPTIONS
                 }
                 self.use(name, loc, problems)
                 entries.append({"name": name, "kind": definition.kind, "options": options})
@@ -377,6 +380,12 @@ class Targets:
         if name not in self.sound:
             return
         # Where any key may be a function's own, so may this one.
+        is_free = kind_facts(self.used[name].kind).open_field is not None
+        own = (
+            {} if is_free else {key: variant.config[key] for key in variant.config if key == OPTION}
+        )
+        if not has_sound_common(name, own, loc, problems):
+            return
         self._check_options(self.used[name], variant, loc, problems)
         self.refuse_literals(variant.config, loc, problems)
 

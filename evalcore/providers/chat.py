@@ -6,7 +6,7 @@ Targets, judges and the souls of workflows are all made of these options.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from evalcore.model.evidence import NOTHING
-from evalcore.model.exchange import ADDED_PARAMETERS, Endpoint, Request
+from evalcore.model.exchange import ADDED_PARAMETERS, Endpoint, Reply, Request, split_reasoning
 from evalcore.trust.network import is_local
 
 DEFAULT_TIMEOUT_S: Final = 300.0
@@ -134,6 +134,13 @@ class ChatModel:
     response_schema: Mapping[str, Any] | None = None
     stream: bool = False
     attempt_timeout_s: float | None = None
+    strips_reasoning: bool = False
+
+    def read(self, reply: Reply) -> Reply:
+        """Return a reply of the model, without the reasoning before it if the model strips that."""
+        if not self.strips_reasoning:
+            return reply
+        return replace(reply, text=split_reasoning(reply.text)[1])
 
     def request(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
@@ -49,13 +50,23 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {counted(unlisted, 'more regression')} (report.json has the list)"
-    failures = [failure for failure in view.failures(most) if failure.item["status"] != "skipped"]
+    groups: dict[tuple[str, tuple[Line, ...]], list[Failure]] = {}
+    for failure in view.failures(most * _EQUAL_FAILURES):
+        if failure.item["status"] != "skipped":
+            mark = quarantine_mark(report.quarantine, failure.case)
+            shown = _outcome(failure.item, mark), tuple(_why(failure.item, style))
+            groups.setdefault(shown, []).append(failure)
+    failures = list(groups.items())[:most]
     if regressions and failures:
         yield None, ""
-    for failure in failures:
-        yield from render_failure(failure, quarantine_mark(report.quarantine, failure.case), style)
+    for (outcome, why), equal in failures:
+        ended = equal[0].item["status"] == "completed"
+        colour, sign = ("red", "✗") if ended else ("magenta", "!")
+        yield from style.lines(f"{sign} {_items(equal)}: {outcome}", colour, hanging=2)
+        yield from why
     counts = report.summary.counts
-    unlisted = counts.planned - counts.passed - counts.skipped - len(failures)
+    listed = sum(len(equal) for _, equal in failures)
+    unlisted = counts.planned - counts.passed - counts.skipped - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
     if failures or regressions:
@@ -208,22 +219,36 @@ class Style(NamedTuple):
             yield colour, " " * (indent + hanging * (number > 0)) + line
 
 
-def render_failure(failure: Failure, mark: str, style: Style) -> Iterator[Line]:
-    """Yield which item did not pass, and why; `mark` stands behind its outcome."""
-    item = failure.item
-    iteration = f" iteration {item['iteration']}" if item["iteration"] else ""
-    name = f"{failure.case} [{failure.variant}]{iteration}"
-    ended = item["status"] == "completed"
-    outcome = f"{item['outcome']}{_score(item)}" if ended else item["status"]
-    colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    mark = f"{cut_mark(item.get('finish_reason'))}{mark}"
-    yield from style.lines(f"{sign} {name}: {outcome}{mark}", colour, hanging=2)
-    if not ended or not missed(item):
+_EQUAL_FAILURES: Final = 20
+"""How many failures are read for each group of equal ones that is shown."""
+_NAMED: Final = 5
+
+
+def _outcome(item: Mapping[str, Any], mark: str) -> str:
+    outcome = (
+        f"{item['outcome']}{_score(item)}" if item["status"] == "completed" else item["status"]
+    )
+    return f"{outcome}{cut_mark(item.get('finish_reason'))}{mark}"
+
+
+def _why(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    assertions = missed(item) if item["status"] == "completed" else []
+    for assertion in assertions:
+        yield from _assertion(assertion, style)
+    if not assertions:
         for reason in item_reasons(item):
             yield from style.lines(reason, indent=4)
-        return
-    for assertion in missed(item):
-        yield from _assertion(assertion, style)
+
+
+def _items(failures: Sequence[Failure]) -> str:
+    """Return what items are called: of one its case, variant and iteration, else their number."""
+    names = Counter(f"{failure.case} [{failure.variant}]" for failure in failures)
+    if len(failures) == 1:
+        iteration = failures[0].item["iteration"]
+        return f"{next(iter(names))}{f' iteration {iteration}' if iteration else ''}"
+    listed = [f"{name} × {n}" if n > 1 else name for name, n in names.items()]
+    more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
+    return f"{len(failures)} items ({', '.join(listed[:_NAMED])}{more})"
 
 
 def _assertion(assertion: Mapping[str, Any], style: Style) -> Iterator[Line]:

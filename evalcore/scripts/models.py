@@ -31,6 +31,7 @@ from evalcore.wording import Loc, describe, suggest
 VARIANT_KEYS: Final = ("models", "data")
 """The keys of a variant's `config`."""
 PROTOCOLS: Final = ("openai", "anthropic")
+_REASONING: Final = ("strip", "keep")
 # The names that LangChain has for some of them.
 _NAMED: Final = {"google_genai": "google", "mistralai": "mistral", "together": "togetherai"}
 _RENAMED: Final = {
@@ -64,11 +65,15 @@ _OWN: Final = ("name", *(key for key in WrittenModel.model_fields if key != "mod
 
 
 class ModelEntry(NamedTuple):
-    """A model: its protocol and the options of a chat model; calls per minute if it says so."""
+    """A model: its protocol and the options of a chat model; calls per minute if it says so.
+
+    `reasoning` says whether answers keep the reasoning before them.
+    """
 
     protocol: str
     options: dict[str, Any]
     requests_per_minute: float | None = None
+    reasoning: str = "keep"
 
 
 def read_models(
@@ -137,7 +142,9 @@ def _check_options(entry: Mapping[str, Any], loc: Loc, mistakes: MistakeCollecto
 
     from evalcore.providers.chat import ChatOptions
 
-    _, options, _ = model_entry(entry)
+    _, options, _, reasoning = model_entry(entry)
+    if reasoning not in _REASONING:
+        mistakes.add((*loc, "reasoning"), f"expected 'strip' or 'keep', got {describe(reasoning)}")
     key = options.get("api_key")
     if isinstance(key, str) and not re.fullmatch(r"\s*\$\{\{.*\}\}\s*", key, re.DOTALL):
         message = "a key must not stand in a file; write ${{ NAME }} or ${env.NAME}"
@@ -163,6 +170,8 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
     parameters: dict[str, Any] = {}
     for key, value in flat.items():
         name = _RENAMED.get(key, key)
+        if name == "reasoning" and isinstance(value, str):
+            continue  # any other value is a parameter of the provider
         if key in _DROPPED or value is None:
             continue
         if name in ChatOptions.model_fields:
@@ -177,7 +186,13 @@ def model_entry(entry: Mapping[str, Any]) -> ModelEntry:
         options["parameters"] = {**dict(options.get("parameters") or {}), **parameters}
     rate = (entry.get("rate_limiter") or {}).get("requests_per_second")
     per_minute = rate * 60 if isinstance(rate, int | float) and rate > 0 else None
-    return ModelEntry(provider if provider in PROTOCOLS else "openai", options, per_minute)
+    reasoning = flat.get("reasoning")
+    return ModelEntry(
+        provider if provider in PROTOCOLS else "openai",
+        options,
+        per_minute,
+        reasoning if isinstance(reasoning, str) else "keep",
+    )
 
 
 def merged_models(
@@ -272,7 +287,7 @@ class ModelTool(Tool):
         tools, texts = tuple(map(_described, self.tools, self.tools.values())), []
         for _ in range(_MOST_TURNS):
             request = chat.request(messages, parameters=parameters, tools=tools)
-            reply = await run.complete(request)
+            reply = chat.read(await run.complete(request))
             if reply.text:
                 texts.append(reply.text)
             if not reply.tool_calls or not self.tools:

@@ -14,11 +14,12 @@ from evalcore.errors import TargetError
 from evalcore.jsonvalues import own_copy, plain_value
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import Complete, Endpoint, Reply, Request
-from evalcore.model.target import Target
+from evalcore.model.target import DEFAULT_VARIANT, Target
 from evalcore.providers.chat import PROTOCOLS, ChatModel
 from evalcore.targets.options import BuildContext, provider_of
 from evalcore.targets.registry import MODEL_KINDS, build_within
 from evalcore.targets.work import Work
+from evalcore.targets.wrappers import strips_reasoning
 from evalcore.trust.imports import ForeignError, call_foreign
 from evalcore.wording import did_you_mean
 
@@ -139,7 +140,7 @@ class FlowContext:
         request = chat.request(messages, parameters=parameters, response_schema=response_schema)
         if tools:
             request = replace(request, tools=tuple(tools))
-        return await self.complete(request)
+        return chat.read(await self.complete(request))
 
     def chat_sync(self, **arguments: Any) -> Reply:
         """Ask a model from a function that is not async, as `chat` does."""
@@ -298,7 +299,7 @@ async def complete_in_engine(
     )
     if raw["tools"]:
         request = replace(request, tools=tuple(raw["tools"]))
-    return await complete(request)
+    return chat.read(await complete(request))
 
 
 def chat_model_of(
@@ -327,4 +328,4 @@ def chat_model_of(
     target = Target(name, kind, options)
     built: Any = build_within(context, target, what=f"provider '{name}'", error_kind="provider")
     chat: ChatModel = built.chat
-    return chat
+    return replace(chat, strips_reasoning=strips_reasoning(target, DEFAULT_VARIANT))

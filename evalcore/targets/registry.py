@@ -107,7 +107,7 @@ _SCRIPT_KIND: Final = TargetKind(
 )
 _UNKNOWN_KIND: Final = TargetKind("", "")
 # Of a target of any kind; who schedules and grades reads them.
-COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "workers")
+COMMON_OPTIONS: Final = ("fallback_targets", "grader_target", "reasoning", "workers")
 # Options of targets without a context that may hold references.
 _WITH_SECRETS: Final = ("config", "env", "headers")
 _HUMP: Final = re.compile(r"(?<=[a-z0-9])([A-Z])")
@@ -245,15 +245,17 @@ def first_mistake(error: ValidationError) -> str:
 def _built(
     target: Target, variant: Variant, folder: Path, environment: Mapping[str, str]
 ) -> Runnable:
+    from evalcore.targets.wrappers import WithoutReasoning, strips_reasoning
+
+    runnable: Runnable
     if target.kind == SCRIPT:
         from evalcore.targets.options import context_for
 
         _, context = context_for(target.name, {}, folder, environment)
-        definition = target.options["definition"]
-        script: Runnable = _SCRIPT_KIND.runnable(definition, variant.config, context)
-        return script
-    runnable: Runnable = _with_options(target, variant, folder, environment)
-    return runnable
+        runnable = _SCRIPT_KIND.runnable(target.options["definition"], variant.config, context)
+    else:
+        runnable = _with_options(target, variant, folder, environment)
+    return WithoutReasoning(runnable) if strips_reasoning(target, variant) else runnable
 
 
 def _with_options(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,7 @@ class ScriptTarget:
                 names = ", ".join(self._models)
                 raise TargetError("model", f"there is no model '{name}'; the script has {names}")
             entry = self._unnamed(name, mode)
-        protocol, written, _ = model_entry(entry)
+        protocol, written, _, reasoning = model_entry(entry)
         options, context = context_for(
             name, written, self._context.folder, self._context.surroundings
         )
@@ -129,7 +130,8 @@ class ScriptTarget:
             checked = ChatOptions.model_validate(options)
         except ValidationError as error:
             raise TargetError("model", f"model '{name}': {first_mistake(error)}") from error
-        return chat_model(protocol, name, checked, context.environment, context.secret_headers())
+        chat = chat_model(protocol, name, checked, context.environment, context.secret_headers())
+        return replace(chat, strips_reasoning=reasoning == "strip")
 
     def _unnamed(self, name: str, mode: str) -> Mapping[str, Any]:
         """Return what answers where no script names a model: the provider of the environment."""

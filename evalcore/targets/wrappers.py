@@ -1,13 +1,15 @@
-"""A target with its fallbacks."""
+"""Targets around a target: its fallbacks, and answers without their reasoning."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
-from evalcore.model.exchange import ProviderError, SkippedError
+from evalcore.model.exchange import ProviderError, SkippedError, split_reasoning
 from evalcore.model.suite import Case
+from evalcore.model.target import Target, Variant
 from evalcore.targets.answers import failed_call_of
 from evalcore.targets.work import Runnable, Work
 
@@ -58,3 +60,54 @@ def _with_failures(evidence: Evidence, failures: Sequence[tuple[str, TargetError
     messages = [f"{name}: {error}" for name, error in failures]
     details["errors"] = [*messages, *details.get("errors", ())]
     return evidence._replace(details=details)
+
+
+OPTION = "reasoning"
+_STRIP = "strip"
+
+
+class WithoutReasoning:
+    """Answers as the target does, without the reasoning; that stands in `details.reasoning`."""
+
+    def __init__(self, target: Runnable) -> None:
+        self._target = target
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what the target has beside its answers, such as `chat` or `vectors`."""
+        return getattr(self._target, name)
+
+    def waits(self, case: Case) -> bool:
+        """Whether the target waits."""
+        return self._target.waits(case)
+
+    async def answer(self, work: Work) -> Evidence:
+        """Return the target's evidence without reasoning; raise as the target does."""
+        return without_reasoning(await self._target.answer(work))
+
+
+def strips_reasoning(target: Target, variant: Variant) -> bool:
+    """Whether the target, changed by the variant, has the option `reasoning: strip`."""
+    return bool(variant.config.get(OPTION, target.options.get(OPTION)) == _STRIP)
+
+
+def without_reasoning(evidence: Evidence) -> Evidence:
+    """Return the evidence with its texts as they are after their reasoning."""
+    reasoning, output = split_reasoning(evidence.output or "")
+    blocks = {block: split_reasoning(text)[1] for block, text in evidence.outputs.items()}
+    details = dict(evidence.details)
+    if reasoning:
+        details[OPTION] = reasoning
+    if "messages" in details:
+        details["messages"] = [_message(message) for message in details["messages"]]
+    return evidence._replace(
+        output=evidence.output if evidence.output is None else output,
+        outputs=blocks or evidence.outputs,
+        details=details or evidence.details,
+    )
+
+
+def _message(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    content = message.get("content")
+    if message.get("role") != "assistant" or not isinstance(content, str):
+        return message
+    return {**message, "content": split_reasoning(content)[1]}

@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import inspect
 import re
+import symtable
 import sys
 import sysconfig
 import threading
@@ -28,6 +29,10 @@ from evalcore.wording import suggest
 _DOTTED: Final = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _REFERENCE: Final = re.compile(rf"({_DOTTED}):({_DOTTED})")
 _MISSING: Final = object()
+# With these a module can have names that its text does not bind.
+_DYNAMIC: Final = re.compile(
+    r"import\s+\*|\b(?:__dict__|__getattr__|exec|global|globals|locals|modules|setattr|vars)\b"
+)
 LOCAL: Final = "local:"
 NO_COMMANDS: Final = (
     "this process starts no programs for a plan that it cannot trust; "
@@ -82,19 +87,25 @@ class ImportPolicy:
             self._check_origin(function, reference)
             return function
 
-    def check(self, reference: str) -> None:
-        """Raise `UsageError` if there is surely no such module; nothing is imported.
+    def check(self, reference: str, *, here: bool = False) -> None:
+        """Raise `UsageError` if there is surely no such callable; nothing is imported.
 
-        An allowed module may be installed where the suite runs. What trust does not grant is left
-        to `load`.
+        That is so if there is no module of that name, or if the text of a module below a root does
+        not bind the name. An allowed module may be installed where the suite runs, unless that is
+        `here`. What trust does not grant is left to `load`.
         """
         match = _REFERENCE.fullmatch(reference)
         if match is None:
             return
-        if self._root_of(match[1]) is None and not self.allows(match[1]):
+        root, top = self._root_of(match[1]), match[1].partition(".")[0]
+        if root is not None:
+            _check_bound(root, match[1], match[2].partition(".")[0], reference)
+        elif not self.allows(match[1]):
             refusal = self._refusal(reference, match[1])
             if isinstance(refusal, UsageError):
                 raise refusal
+        elif here and not _is_installed(top):
+            raise UsageError(f"{reference}: there is no module '{top}'; install it")
 
     def allows(self, module: str) -> bool:
         """Whether the dotted name, or a package above it, stands on `allowed`."""
@@ -179,6 +190,26 @@ def _loading(reference: str) -> Iterator[None]:
         if "no known parent package" in str(error):
             message += f"; '{module}' is in no package: write the import without the dots"
         raise UsageError(message) from error
+
+
+def _check_bound(root: Path, module: str, name: str, reference: str) -> None:
+    """Raise `UsageError` if a module's text shows that it does not have the name."""
+    file = locate(root, module)
+    if file is None or file.suffix != ".py" or file.name == "__init__.py":
+        return
+    try:
+        source = file.read_text("utf-8")
+        symbols = symtable.symtable(source, str(file), "exec").get_symbols()
+    except (SyntaxError, ValueError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise UsageError(f"{reference}: importing '{file.stem}' would fail: {what}") from error
+    except OSError:
+        return
+    bound = [symbol for symbol in symbols if symbol.is_assigned() or symbol.is_imported()]
+    if _DYNAMIC.search(source) or name in {symbol.get_name() for symbol in bound}:
+        return
+    hint = _did_you_mean(name, (each.get_name() for each in bound if each.is_namespace()))
+    raise UsageError(f"{reference}: '{file.stem}' has no '{name}'.{hint}")
 
 
 def _callable_in(

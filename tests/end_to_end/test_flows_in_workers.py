@@ -121,8 +121,6 @@ def test_a_model_call_of_a_function_is_recorded_and_replayed(
     assert server.stats() == calls
 
 
-<<<<<<< HEAD
-=======
 @pytest.mark.parametrize(
     ("function", "isolation", "reasoning", "said"),
     [
@@ -141,7 +139,6 @@ def test_a_model_that_a_function_asks_strips_its_reasoning(
     assert item["assertions"][0]["actual"] == said
 
 
->>>>>>> main
 def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     text = json.dumps(
         {

@@ -422,3 +422,28 @@ def test_an_anthropic_judge_answers_by_a_tool(tmp_path: Path) -> None:
         targets = [judge(server, provider="anthropic")]
         path = write_suite(tmp_path, [given("x", criteria="c")], targets=targets)
         assert results(run(path))["a"]["score"] == 0.9
+
+
+@pytest.mark.parametrize("provider", ["fixture", "openai"])
+def test_what_a_target_strips_of_its_answer_is_not_graded(tmp_path: Path, provider: str) -> None:
+    thought = '<think>Berlin?</think>\n{"city": "Rome"}'
+    checks = [{"type": "is-json"}, {"type": "contains", "value": "Berlin"}]
+    test: Json = {"id": "a", "input": "x", "assertions": checks}
+    with model_server(script=replies(thought)) as server:
+        target = {"name": "default", "provider": "fixture"}
+        if provider == "openai":
+            target = judge(server, "default")
+        else:
+            test["fixtures"] = {"output": thought}
+        path = write_suite(tmp_path, [test], targets=[{**target, "reasoning": "strip"}])
+        outcomes = [
+            each["outcome"] for each in run(path).report["cases"][0]["items"][0]["assertions"]
+        ]
+    assert outcomes == ["passed", "failed"]
+
+
+def test_an_unknown_word_for_reasoning_does_not_load(tmp_path: Path) -> None:
+    target = {"name": "default", "provider": "echo", "reasoning": "cut"}
+    ended = run(write_suite(tmp_path, [given("x", {"type": "is-json"})], targets=[target]))
+    assert ended.code == 2
+    assert "targets[0].reasoning" in ended.err

@@ -151,106 +151,6 @@ def test_the_complete_example_of_the_source_runs_unchanged(tmp_path: Path) -> No
     assert default.endswith(" in, 11,010 out)")
 
 
-<<<<<<< HEAD
-FRAGMENTS = {
-    "sections": (
-        """
-        suites:
-          response_quality:
-            data:
-              threshold: 0.8
-            tests:
-              format_check:
-                do:
-                  eval: 1.0
-              content_check:
-                do:
-                  eval: 0.5
-        """,
-        {"response_quality/format_check": 1.0, "response_quality/content_check": 0.5},
-    ),
-    "tool merging": (
-        """
-        shared:
-          tools:
-            - import_tool: tool_a
-
-        suites:
-          my_suite:
-            tools:
-              - import_tool: tool_b
-            tests:
-              my_test:
-                tools:
-                  - import_tool: tool_c
-                do:
-                  # Available tools: tool_a, tool_b, tool_c
-                  call: tool_c
-        """,
-        {"my_suite/my_test": 0.3},
-    ),
-    "data merging": (
-        """
-        shared:
-          data:
-            value: "shared"
-            common: "from_shared"
-
-        suites:
-          my_suite:
-            data:
-              value: "suite"  # Overrides shared.value
-            tests:
-              my_test:
-                data:
-                  value: "test"  # Overrides suite.value
-                do:
-                  eval: "${value == 'test' and common == 'from_shared'}"
-        """,
-        {"my_suite/my_test": 1.0},
-    ),
-    "multi-step": (
-        """
-        suites:
-          s:
-            data: {api_endpoint: there}
-            tests:
-              complex_validation:
-                do:
-                  - call: fetch_data
-                    params:
-                      url: "${api_endpoint}"
-                  - eval: |
-                      ${
-                        1.0 if 'success' in _
-                        else 0.5 if 'partial' in _
-                        else 0.0
-                      }
-        """,
-        {"s/complex_validation": 0.5},
-    ),
-}
-FRAGMENT_SCRIPT = """
-    shared:
-      tools:
-        - {name: tool_a, description: a, do: {eval: 0.1}}
-        - {name: tool_b, description: b, do: {eval: 0.2}}
-        - {name: tool_c, description: c, do: {eval: 0.3}}
-        - name: fetch_data
-          description: fetches
-          input: [{name: url, description: where, type: str}]
-          do: {eval: "a partial answer of ${url}"}
-"""
-
-
-@pytest.mark.parametrize(("suite", "expected"), FRAGMENTS.values(), ids=list(FRAGMENTS))
-def test_a_fragment_of_the_source_runs(
-    suite: str, expected: dict[str, float], tmp_path: Path
-) -> None:
-    ended = run(tmp_path, script=FRAGMENT_SCRIPT, suite=suite)
-
-    assert (ended.code, scores(ended)) == (0, expected)
-=======
 @pytest.mark.parametrize(
     ("written", "score"), [("config: {reasoning: strip}", 1.0), ("reasoning: keep", 0.0)]
 )
@@ -276,7 +176,6 @@ def test_a_model_of_a_script_strips_its_reasoning(
 
     assert scores(ended) == {"all/one": score}
     assert "reasoning" not in asked.body
->>>>>>> main
 
 
 def test_a_model_rates_what_another_one_said(tmp_path: Path) -> None:

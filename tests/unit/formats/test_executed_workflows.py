@@ -389,20 +389,3 @@ def test_an_unknown_placeholder_of_a_request_is_a_mistake_with_its_line(tmp_path
         (5, "blocks.a.headers.X"),
         (6, "blocks.a.body.list[0].deep"),
     ]
-
-
-def test_a_block_that_is_always_given_needs_no_known_placeholder(tmp_path: Path) -> None:
-    text = CODE.replace('first: {type: code, code: "def main(data): return 1"}', "first: PROMPT")
-    text = text.replace("PROMPT", "{type: llm, prompt_template: '{nowhere}'}")
-    text = text.replace("inputs: {n: 1}", "fixtures: {first: '1'}")
-
-    assert set(cases_of(tmp_path, text)) == {"executed", "given", "partly"}
-
-
-def test_a_variant_with_an_unknown_placeholder_is_a_mistake(tmp_path: Path) -> None:
-    variant = "{id: v, config: {blocks: {a: {prompt_template: 'On {topci}'}}}}"
-    text = MODEL % ("", f"evalcore: {{variants: [{variant}]}}")
-    (found,) = problems_of(tmp_path, text, environment={"OPENAI_API_KEY": "k"})
-
-    assert found.path == "evalcore.variants[0].config.blocks.a.prompt_template"
-    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message

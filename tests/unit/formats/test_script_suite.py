@@ -142,6 +142,11 @@ CONFIGS = {
         "config.models.default.temperature",
         "valid number",
     ),
+    "reasoning of an unknown kind": (
+        "{models: {default: {reasoning: stripped}}}",
+        "config.models.default.reasoning",
+        "expected 'strip' or 'keep', got 'stripped'",
+    ),
 }
 
 

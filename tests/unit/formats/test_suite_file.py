@@ -366,20 +366,26 @@ def test_a_case_that_asserts_nothing_is_a_warning_and_in_strict_mode_a_mistake(
     assert "asserts nothing" in messages(tmp_path, text, strict=True)[0]
 
 
+MODULE = "import json\ndef answer(case_input): ...\nclass Bot: ...\n"
+
+
 @pytest.mark.parametrize(
     ("flow", "mistake"),
     [
+        ("mine:answr", "flow: mine:answr: 'mine' has no 'answr'. Did you mean 'answer'?"),
+        ("{flow: 'mine:zz'}", "flow.flow: mine:zz: 'mine' has no 'zz'. Known: Bot, answer"),
+        ("{callable: 'mine:zz'}", "flow.callable: mine:zz: 'mine' has no 'zz'."),
+        ("{target: p}", "flow.target: mine:missing: 'mine' has no 'missing'."),
         ("nobody:fn", "flow: nobody:fn: there is no module 'nobody' below"),
-        ("{flow: 'nobody:fn'}", "flow.flow: nobody:fn: there is no module 'nobody' below"),
-        ("{callable: 'nobody:fn'}", "flow.callable: nobody:fn: there is no module"),
-        ("{target: p}", "flow.target: gone:missing: there is no module 'gone' below"),
+        ("broken:fn", "flow: broken:fn: importing 'broken' would fail: SyntaxError"),
     ],
 )
-def test_a_module_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mistake: str) -> None:
+def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mistake: str) -> None:
+    write(tmp_path, {"mine.py": MODULE, "broken.py": "def"})
     text = f"""
     name: n
     flow: {flow}
-    targets: [{{name: p, provider: python, callable: "gone:missing"}}]
+    targets: [{{name: p, provider: python, callable: "mine:missing"}}]
     variants: [{{id: a}}]
     {CASES}
     """
@@ -392,14 +398,20 @@ def test_a_module_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mist
     ("flow", "fixtures"),
     [
         ("mine:answer", "{}"),
+        ("mine:Bot.ask", "{}"),
+        ("dynamic:anything", "{}"),
         ("json:loads", "{}"),
-        ("missing:answer", "{output: given}"),
+        ("mine:missing", "{output: given}"),
     ],
 )
 def test_a_function_that_may_be_there_or_is_not_called_is_no_mistake(
     tmp_path: Path, flow: str, fixtures: str
 ) -> None:
-    write(tmp_path, {"mine.py": "def answer(case_input): ...\n"})
+    dynamic = "def __getattr__(name): return print\n"
+    write(
+        tmp_path,
+        {"mine.py": MODULE, "dynamic.py": dynamic, "starred.py": "from json import *\n"},
+    )
     case = f"{{id: c, input: x, fixtures: {fixtures}, assertions: [{{type: behavior.no_errors}}]}}"
     text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{case}]\n"
     assert load(tmp_path, text, allow_imports=("somewhere",)).definition.name == "n"
@@ -468,23 +480,3 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     assert [each.params["value"] for each in found.assertions] == ["Ada", {"b": ["Ada"]}]
     assert found.fixture is not None
     assert found.fixture.outputs["a"] == '{"text": "Ada"}'
-
-
-@pytest.mark.parametrize(
-    ("inline", "place"),
-    [
-        pytest.param(True, "flow.blocks.a.prompt_template", id="in the suite"),
-        pytest.param(False, "flow", id="in a file"),
-    ],
-)
-def test_an_unknown_placeholder_of_a_suites_workflow_is_a_mistake(
-    tmp_path: Path, inline: bool, place: str
-) -> None:
-    flow = "{blocks: {a: {type: llm, prompt_template: '{q} {topci}'}}, workflow: {entry: a}}"
-    write(tmp_path, {"flow.yaml": flow})
-    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
-    cases = "[{id: a, input: {q: 1}}, {id: b, input: {topic: 1}}]"
-    (found,) = problems_of(tmp_path, f"{head}\n    cases: {cases}\n")
-
-    assert found.path == place
-    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message

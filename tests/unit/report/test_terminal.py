@@ -69,6 +69,23 @@ def test_every_form_says_why_an_item_failed_whose_assertions_passed(
     assert WHY in render(run_of(case("half", short)))
 
 
+def test_equal_failures_are_shown_once_with_their_number() -> None:
+    refused = item(None, error={"kind": "authentication", "message": "no key"})
+    cases = [case(f"c{number}", refused) for number in range(6)]
+    run = run_of(*cases, case("late", item(None)), case("flaky", item("failed"), item("failed")))
+    shown = lines(run, most=3)
+    assert shown[:6] == [
+        "! 6 items (c0 [default], c1 [default], c2 [default], c3 [default], c4 [default] and 1 "
+        "more): error",
+        "    no key",
+        "! late [default]: error",
+        "    no answer within 5 s",
+        "✗ 2 items (flaky [default] × 2): failed, score 0.0000",
+        "    ✗ says-yes: does not contain 'yes'",
+    ]
+    assert not [line for line in shown if "more that did not pass" in line]
+
+
 def test_the_advice_at_the_end_of_a_long_message_is_not_cut_off() -> None:
     message = f"no recording of this call; {'differs ' * 60}; record it with `evalcore record`"
     missing = item(None, error={"kind": "recording", "message": message})

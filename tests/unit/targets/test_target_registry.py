@@ -107,6 +107,35 @@ def test_case_without_a_fixture_is_an_error() -> None:
     assert caught.value.kind == "fixture"
 
 
+THOUGHT = "<think>Berlin?</think>\n\nRome"
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "output"),
+    [
+        ({}, {}, THOUGHT),
+        ({"reasoning": "keep"}, {}, THOUGHT),
+        ({"reasoning": "strip"}, {}, "Rome"),
+        ({}, {"reasoning": "strip"}, "Rome"),
+        ({"reasoning": "strip"}, {"reasoning": "keep"}, THOUGHT),
+    ],
+    ids=["by default", "keep", "strip", "strip of a variant", "keep of a variant"],
+)
+def test_reasoning_is_stripped_of_answers_that_are_to_be_without(
+    options: dict[str, Any], config: dict[str, Any], output: str
+) -> None:
+    runnable = build(Target("t", "echo", options), Variant("v", config=config))
+    evidence = run_inline(runnable.answer(work_for(Case("c", THOUGHT))))
+    kept = {} if output == THOUGHT else {"reasoning": "Berlin?"}
+    assert (evidence.output, evidence.details) == (output, kept)
+
+
+def test_a_fallback_strips_its_own_reasoning() -> None:
+    fallback = {"name": "other", "kind": "echo", "options": {"reasoning": "strip"}}
+    runnable = build(Target("t", "fixture", {"fallback_targets": [fallback]}))
+    assert run_inline(runnable.answer(work_for(Case("c", THOUGHT)))).output == "Rome"
+
+
 def test_other_keys_of_a_variant_are_the_config_of_a_flow() -> None:
     target = Target("t", "flow", {"callable": "m:f", "config": {"tone": "dry", "size": 1}})
     variant = Variant("v", config={"tone": "kind", "model": "m2"})

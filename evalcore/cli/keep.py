@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from evalcore.model.run import Manifest
     from evalcore.storage.store import ObjectStore
 
-_SHOWN_CHARACTERS: Final = 60
 _MEGABYTE: Final = 1_000_000
 
 name_option = click.option(
@@ -361,20 +360,7 @@ def _summary(listed: Listed) -> dict[str, Any]:
         "size": len(listed.data),
         "outcome": "reply" if error is None else "error",
         "error": error,
-        "asked": _beginning(question.identity),
     }
-
-
-def _beginning(identity: Any) -> str:
-    """Return the first words of the last message, or of an HTTP request."""
-    messages = identity.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else identity.get("parameters")
-    content = last.get("content") if isinstance(last, dict) else None
-    if isinstance(content, list):
-        content = next((part.get("value") for part in content if isinstance(part, dict)), None)
-    text = content if isinstance(content, str) else orjson.dumps(last).decode()
-    words = " ".join(text.split())
-    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _summary_line(summary: dict[str, Any]) -> str:
@@ -385,7 +371,7 @@ def _summary_line(summary: dict[str, Any]) -> str:
     failure = f"  [{summary['error']}]" if summary["error"] else ""
     return (
         f"{key}  {summary['recorded_at'][:19]}  {summary['size']:>7} B  {who} "
-        f"#{summary['iteration']}.{summary['invocation']}{failure}  {summary['asked']}"
+        f"#{summary['iteration']}.{summary['invocation']}{failure}"
     )
 
 

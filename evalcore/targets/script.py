@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import EvalError, TargetError, UsageError
 from evalcore.model.annotation import JUDGED_VALUES
@@ -20,7 +21,6 @@ from evalcore.scripts.models import VARIANT_KEYS, merged_models, model_entry
 from evalcore.scripts.program import (
     Layer,
     LevelReader,
-    SuiteProgram,
     Test,
     judged_values,
     read_levels,
@@ -41,6 +41,8 @@ from evalcore.trust.secrets import telling_values
 
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
+
+_KEPT_TESTS: Final = 1_024
 
 
 class ScriptTarget:
@@ -77,7 +79,8 @@ class ScriptTarget:
         if variant.get("data"):
             depth = definition.get("variant_layer", len(layers))
             layers.insert(depth, Layer(("variant",), {"data": variant["data"]}, chain=True))
-        self._program = SuiteProgram(read_levels(tuple(layers), reader), reader)
+        self._reader, self._levels = reader, read_levels(tuple(layers), reader)
+        self._tests: OrderedDict[str, tuple[Any, Test]] = OrderedDict()
 
     def waits(self, case: Case) -> bool:
         """Return whether the test calls what has to be waited for."""
@@ -96,7 +99,14 @@ class ScriptTarget:
         return _evidence(value, run, judged)
 
     def _test(self, case: Case) -> Test:
-        return self._program.test(case.id, case.input)
+        raw, test = self._tests.get(case.id, (None, None))
+        if test is None or raw is not case.input:
+            test = self._reader.test(case.input, (case.id,), self._levels)
+            assert test is not None  # noqa: S101 - the reader has raised else
+            self._tests[case.id] = (case.input, test)
+            if len(self._tests) > _KEPT_TESTS:
+                self._tests.popitem(last=False)
+        return test
 
     def _running(self, work: Work) -> Iteration:
         if self._starts_servers:

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import duckdb
 import pytest
 
 from tests.support.fork_server import PROGRAM
+from tests.support.processes import until
 from tests.support.shell import Ended, environment, evalcore
 
 Json = dict[str, Any]
@@ -249,15 +249,6 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
     sleep = unique_sleep(1)
     hang = {"command": f"{sleep} & {sleep}", "timeout_ms": 300}
@@ -265,7 +256,7 @@ def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
     bench.run()
     assert bench.rows()["a"]["error"] == "the hook before_each took longer than 0.3 s"
     # Who is killed is there until it gets time to end.
-    assert until(lambda: processes(sleep) == [])
+    until(lambda: not processes(sleep))
 
 
 @pytest.fixture
@@ -296,10 +287,10 @@ def test_a_killed_run_leaves_no_process(
     bench.write(TEMPLATE, [{"id": "a"}, {"id": "b"}], command)
     running = start(bench)
     started.append(running)
-    assert until(lambda: len(processes(sleep)) == 8 and len(bench.left) == 1)
+    until(lambda: len(processes(sleep)) == 8 and len(bench.left) == 1)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert until(lambda: processes(sleep) == [])
+    until(lambda: not processes(sleep))
 
 
 def test_a_stopped_run_cleans_up_with_its_hooks(
@@ -309,10 +300,10 @@ def test_a_stopped_run_cleans_up_with_its_hooks(
     bench.write({**TEMPLATE, "hooks": HOOKS}, [{"id": "a"}], f"touch here; {sleep}")
     running = start(bench)
     started.append(running)
-    assert until(lambda: processes(sleep) != [])
+    until(lambda: processes(sleep))
     running.send_signal(signal.SIGTERM)
     running.wait(120)
-    assert until(lambda: processes(sleep) == [])
+    until(lambda: not processes(sleep))
     assert bench.log() == ["before_all", "before_each", "after_each", "after_all"]
     assert bench.left == []
 

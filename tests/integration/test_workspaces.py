@@ -278,7 +278,7 @@ def start(bench: Bench) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
+def test_a_killed_run_leaves_no_process(
     bench: Bench, started: list[subprocess.Popen[bytes]]
 ) -> None:
     # Two that stay in its group, one of them without the environment.
@@ -288,15 +288,9 @@ def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
     running = start(bench)
     started.append(running)
     until(lambda: len(processes(sleep)) == 8 and len(bench.left) == 1)
-    listed = json.loads(evalcore("workspaces", "list", "--json", env=bench.env).out)
-    assert [entry["in_use"] for entry in listed] == [True]
-    assert json.loads(evalcore("workspaces", "clean", "--json", env=bench.env).out) == []
     running.send_signal(signal.SIGKILL)
     running.wait()
     until(lambda: not processes(sleep))
-    assert len(bench.left) == 1
-    assert evalcore("workspaces", "clean", env=bench.env).code == 0
-    assert bench.left == []
 
 
 def test_a_stopped_run_cleans_up_with_its_hooks(
@@ -314,15 +308,13 @@ def test_a_stopped_run_cleans_up_with_its_hooks(
     assert bench.left == []
 
 
-def test_workspaces_are_kept_on_request_and_cleaned_later(bench: Bench) -> None:
+def test_workspaces_are_kept_on_request(bench: Bench) -> None:
     bench.write(TEMPLATE, [{"id": "a/../b"}], "echo x > made")
     ended = bench.run("--keep-workspace")
     (kept,) = bench.root.glob("*/*/workspaces/*")
     assert (kept / "made").read_text() == "x\n"
     assert str(kept.parent) in ended.err
     assert bench.details("a/../b")["workspace"] == str(kept)
-    evalcore("workspaces", "clean", env=bench.env)
-    assert bench.left == []
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -427,8 +419,7 @@ MISTAKES = {
     "template": ("{template: nowhere}", "workspace.template: there is no folder 'nowhere'"),
     "outside": ("{template: ../..}", "workspace.template: folder '../..' lies outside"),
     "isolation": ("{isolation: none}", "workspace.isolation: "),
-    "idle": ("{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each: does nothing"),
-    "reset": ("{path: x, hooks: {after_each: {reset: fast}}}", "workspace.path: is used as it is"),
+    "idle": ("{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each.command: "),
     "hook": ("{hooks: {before: {command: x}}}", "workspace.hooks.before: "),
     "command": ("{hooks: {before_all: {command: []}}}", "hooks.before_all.command: "),
     "timeout": ("{hooks: {before_all: {command: x, timeout_ms: 0}}}", "before_all.timeout_ms: "),
@@ -452,26 +443,3 @@ def test_mistakes_are_told_with_their_places(bench: Bench) -> None:
     for name, (_, message) in MISTAKES.items():
         assert f"{name}.eval.yaml:2: " in ended.err
         assert message in ended.err, name
-
-
-def test_a_shared_workspace_is_reset_after_each_test(bench: Bench, origin: Path) -> None:
-    repo = {"path": "r", "source": f"file://{origin}", "checkout": "second"}
-    hooks = {
-        "before_all": {"command": 'echo made > "$EVALCORE_WORKSPACE/made"'},
-        "after_each": {"reset": "fast"},
-    }
-    command = "cat a.txt r/f made; ls | wc -w; echo x >> a.txt; echo y > r/f; rm made; touch new"
-    workspace = {"template": "template", "repos": [repo], "hooks": hooks}
-    bench.write(workspace, [{"id": "a"}, {"id": "b"}], command)
-    assert bench.run().code == 0
-    outputs = [row["output"] for row in bench.rows().values()]
-    assert outputs == ["one\ntwo\n2\nmade\n5"] * 2
-    for case in ("a", "b"):
-        changes = {entry["path"]: entry["change"] for entry in bench.details(case)["file_changes"]}
-        assert changes == {
-            "a.txt": "modified",
-            "made": "deleted",
-            "new": "added",
-            "r/f": "modified",
-        }
-    assert bench.left == []

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Required
 
-import orjson
 import zstandard
 from pydantic import with_config
 from typing_extensions import TypedDict
@@ -23,6 +22,7 @@ from evalcore.formats.documents import (
 )
 from evalcore.formats.rows import CsvRows
 from evalcore.formats.section import OPEN
+from evalcore.jsonvalues import parse_storable
 from evalcore.problems import Problems
 from evalcore.shapes import Measure
 from evalcore.wording import Loc, Locate, shown_path
@@ -31,7 +31,6 @@ _ZSTD: Final = 93  # the method of zip archives that Python 3.11's zipfile lacks
 _LOCAL_HEADER: Final = 30
 _YAML: Final = (".yaml", ".yml")
 _LISTED: Final = 12
-_DIGITS: Final = 19
 
 
 def _no_line(_loc: Loc) -> int | None:
@@ -125,28 +124,10 @@ def json_lines(data: bytes, name: str) -> Iterator[Any]:
             yield parse_json(line.encode(), name, number)
 
 
-def _number(digits: str) -> float:
-    """Return a whole number; as a float where 64 bits do not hold it, as orjson does."""
-    return int(digits) if len(digits) < _DIGITS else float(digits)
-
-
 def parse_json(data: bytes, name: str, line: int | None = None) -> Any:
-    """Return a JSON value as Python reads it; raise `LoadError` with the line.
-
-    Lone surrogates become U+FFFD.
-    """
-    import json
-
+    """Return a JSON value as it can be stored; raise `LoadError` with the line."""
     try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        text = data.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=lambda _: None, parse_int=_number)
-        # A lone surrogate, which no file can hold, is replaced.
-        paired = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
-        return json.loads(paired.decode("utf-16", "replace"))
+        return parse_storable(data)
     except (ValueError, RecursionError) as error:
         position = line or getattr(error, "lineno", None)
         raise_problem(name, position, f"not valid JSON: {getattr(error, 'msg', error)}")

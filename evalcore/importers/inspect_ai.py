@@ -44,6 +44,7 @@ _FUNCTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "f1": ("stop_words",),
 }
 _JUDGED: Final = ("model_graded_qa", "model_graded_fact")
+_PROVIDERS: Final = ("openai", "anthropic")
 _OTHER_JUDGE: Final = (
     "model_graded_qa and model_graded_fact: the judge answers evalcore's prompt with a score, "
     "which passes from 0.8 on"
@@ -89,7 +90,7 @@ class Scorers:
             if name in _JUDGED:
                 name_of_model = _model_name(options.get("model")) or self._grader
                 provider, _, model = name_of_model.partition("/")
-                if provider in ("openai", "anthropic") and model:
+                if provider in _PROVIDERS and model:
                     return [{"name": "judge", "provider": provider, "model": model}]
                 if name_of_model:
                     self._notes.add(f"the model that grades, {name_of_model}, is left out")
@@ -99,7 +100,7 @@ class Scorers:
     def assertions(self, target: Sequence[str]) -> list[Assertion]:
         """Return the assertions of a sample, any of whose targets is right."""
         assertions = (self._assertion(name, options, target) for name, options in self._scorers)
-        return [assertion for assertion in assertions if assertion is not None]
+        return list(filter(None, assertions))
 
     def _assertion(
         self, name: str, options: Mapping[str, Any], target: Sequence[str]
@@ -117,14 +118,9 @@ class Scorers:
         read_options = {
             key: options[key] for key in _FUNCTIONS[name] if options.get(key) is not None
         }
-        config = {"config": {"targets": list(target), **read_options}}
-        threshold = {"threshold": 0} if name == "f1" else {}
-        return {
-            "type": "python",
-            "callable": f"{MODULE}:{name}",
-            "name": name,
-            **config,
-        } | threshold
+        config = {"targets": list(target), **read_options}
+        called = {"type": "python", "callable": f"{MODULE}:{name}", "name": name, "config": config}
+        return called | ({"threshold": 0} if name == "f1" else {})
 
 
 def _includes(options: Mapping[str, Any], target: Sequence[str]) -> Assertion | None:
@@ -145,7 +141,6 @@ def _model_name(model: Any) -> str:
 
 
 _ATTACHMENT: Final = "attachment://"
-_PROVIDERS: Final = ("openai", "anthropic")
 _UNUSED: Final = ("sandbox", "files", "setup", "checkpoint")
 _FIELDS: Final = {"input", "target", "choices", "id", "metadata", *_UNUSED}
 _ASSUMED: Final = (
@@ -265,13 +260,8 @@ def _order(sample: Mapping[str, Any]) -> tuple[int, int, str]:
 
 
 def _scorers(log: Mapping[str, Any], samples: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return the scorers of the task; of older logs, those of the results or of the samples."""
-    results = _mapping(log.get("results")).get("scores")
-    listed = log["eval"].get("scorers") or [
-        {"name": score["scorer"], "options": score.get("params")}
-        for score in (results if isinstance(results, list) else ())
-        if isinstance(score, Mapping) and isinstance(score.get("scorer"), str)
-    ]
+    """Return the scorers of the task; of older logs, by the names in the samples."""
+    listed = log["eval"].get("scorers") or ()
     flat = [each for entry in listed for each in (entry if isinstance(entry, list) else [entry])]
     names = dict.fromkeys(name for sample in samples for name in sample.get("scores") or ())
     return flat or [{"name": name} for name in names]
@@ -317,11 +307,9 @@ def _sample(
 def _first_messages(sample: Mapping[str, Any]) -> list[Any] | None:
     """Return the messages before the first answer: what the solver made of the input."""
     messages = sample.get("messages") or []
-    first_messages: list[Any] = []
-    for message in messages:
+    for number, message in enumerate(messages):
         if message.get("role") == "assistant" and message.get("source") != "input":
-            return first_messages if first_messages else None
-        first_messages.append(message)
+            return messages[:number] or None
     return None
 
 
@@ -375,10 +363,10 @@ def _answer(sample: Mapping[str, Any], attachments: Any) -> str | None:
 
 def _metrics(sample: Mapping[str, Any]) -> dict[str, float]:
     usages = [usage for usage in (sample.get("model_usage") or {}).values() if usage]
-    metrics: dict[str, float] = {}
-    for key in ("input_tokens", "output_tokens"):
-        if usages:
-            metrics[key] = sum(int(usage.get(key) or 0) for usage in usages)
+    keys = ("input_tokens", "output_tokens") if usages else ()
+    metrics: dict[str, float] = {
+        key: sum(int(usage.get(key) or 0) for usage in usages) for key in keys
+    }
     if isinstance(sample.get("total_time"), int | float):
         metrics["latency_ms"] = round(sample["total_time"] * 1000, 3)
     return metrics

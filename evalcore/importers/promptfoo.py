@@ -59,6 +59,7 @@ from evalcore.problems import Problems
 from evalcore.wording import describe, one_line
 
 Assertion = dict[str, Any]
+Test = dict[str, Any]
 AT: Final = "\0at"
 """The key under which the importer keeps where a test or an assertion stands in the files."""
 
@@ -192,13 +193,6 @@ DIFFERENCES: Final[Mapping[str, str]] = {
     "similar:cosine": _EMBEDDINGS,
 }
 """What a type means here that it does not in promptfoo."""
-
-
-def _has_formats(schema: Any) -> bool:
-    """Whether a JSON Schema asks for texts of a `format`, which promptfoo checks."""
-    if isinstance(schema, Mapping):
-        return isinstance(schema.get("format"), str) or any(map(_has_formats, schema.values()))
-    return isinstance(schema, list) and any(map(_has_formats, schema))
 
 
 # Members of a composite are read by the rules of test files (trimmed texts, ECMAScript's patterns)
@@ -337,7 +331,7 @@ class Assertions:
         assertion = word(Written(raw, value))
         if kind in DIFFERENCES:
             self._notes.add(f"{kind}: {DIFFERENCES[kind]}")
-        if kind in ("is-json", "contains-json") and _has_formats(assertion.get("value")):
+        if "json" in kind and b'"format":' in orjson.dumps(assertion.get("value")):
             self._notes.add("'format' in a JSON Schema is not checked", position)
         if assertion["type"] == "llm_judge":
             assertion |= self._judges.config(raw.get("provider") or test.judge, position)
@@ -424,8 +418,6 @@ _PREFIXES: Final = {
     **dict.fromkeys(("grade:", "llm-rubric:"), "llm-rubric"),
     "python:": "python",
 }
-_CONFIG: Final = re.compile(r"^__config:__expected(?P<number>[1-9]\d*)?:threshold$")
-_MEMBER: Final = re.compile(r'\s*"(?P<quoted>(?:[^"]|"")*)"\s*(?:,|$)|(?P<plain>[^,]+)')
 _NUMBER: Final = re.compile(r"^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$")
 _EXPECTED: Final = re.compile(
     r"^(?P<kind>(?:not-)?[a-z]+(?:[-:][a-z\d]+)*?)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?"
@@ -440,54 +432,27 @@ _OTHERS: Final = re.compile(
 )
 
 
-def test_of_row(row: Mapping[str, Any]) -> dict[str, Any]:
+def test_of_row(row: Mapping[str, Any]) -> Test:
     """Return the test of a row: its variables, and what the columns `__NAME` say.
 
     A column `__NAME` that is none of the known ones is a key of the test, which is noted.
     """
-    variables: dict[str, Any] = {}
-    options: dict[str, Any] = {}
-    metadata: dict[str, Any] = {}
-    asserts: list[dict[str, Any]] = []
-    thresholds: dict[int, dict[str, float]] = {}
-    test: dict[str, Any] = {"vars": variables, "options": options, "metadata": metadata}
-    cells = {column.strip(): str(cell or "") for column, cell in row.items()}
-    for key, value in cells.items():
+    test: Test = {"vars": {}, "options": {}, "metadata": {}, "assert": []}
+    for column, cell in row.items():
+        key, text = column.strip(), str(cell or "")
+        name, _, inner = key.removeprefix("__").partition(":")
         if not key.startswith("__"):
-            variables[key] = value
-        elif key in ("__prefix", "__suffix"):
-            options[key.removeprefix("__")] = value
-        elif key.startswith("__metadata:"):
-            metadata |= _metadata(key.removeprefix("__metadata:"), value)
-        elif (match := _CONFIG.match(key)) is not None:
-            thresholds[int(match["number"] or 1)] = _threshold(value)
-        elif key.startswith("__expected"):
-            asserts += [assertion_of_text(value.strip())] if value.strip() else []
-        elif key == "__threshold":
-            test |= _threshold(value)
-        elif key != "__metric" and value:
-            test[key.removeprefix("__")] = value
-    metric = {"metric": cells["__metric"]} if cells.get("__metric") else {}
-    listed = enumerate(asserts, 1)
-    return test | {"assert": [{**each, **metric, **thresholds.get(at, {})} for at, each in listed]}
-
-
-def _threshold(cell: str) -> dict[str, float]:
-    """Return the threshold in a cell; what is no number is none."""
-    return {"threshold": float(cell)} if _NUMBER.match(cell.strip()) else {}
-
-
-def _metadata(name: str, value: str) -> dict[str, Any]:
-    """Return the metadata in a cell: a text, or a list with commas if the name ends in `[]`."""
-    listed = [each.strip().replace("\\,", ",") for each in re.split(r"(?<!\\),", value)]
-    parsed = listed if name.endswith("[]") else value
-    return {name.removesuffix("[]"): parsed} if value.strip() else {}
-
-
-def _listed_cells(text: str) -> list[str]:
-    """Return the texts of a list with commas; a text in quotes may hold some."""
-    listed = [match["quoted"] or match["plain"] or "" for match in _MEMBER.finditer(text)]
-    return [member.replace('""', '"') for each in listed if (member := each.strip())]
+            test["vars"][key] = text
+        elif name in ("prefix", "suffix"):
+            test["options"][name] = text
+        elif text.strip() and name == "metadata":
+            test["metadata"][inner] = text
+        elif text.strip() and name.startswith("expected"):
+            test["assert"].append(assertion_of_text(text.strip()))
+        elif text.strip():
+            is_number = name == "threshold" and _NUMBER.match(text.strip())
+            test[key.removeprefix("__")] = float(text) if is_number else text
+    return test
 
 
 def assertion_of_text(text: str) -> dict[str, Any]:
@@ -503,8 +468,6 @@ def assertion_of_text(text: str) -> dict[str, Any]:
     if match is None or not (bare in WORDS or _OTHERS.fullmatch(bare)):
         return {"type": "equals", "value": text}
     value = match["value"]
-    if bare in _LISTS:
-        return {"type": kind, "value": _listed_cells(value or "")}
     assertion: dict[str, Any] = {"type": kind}
     if value is not None:
         assertion["value"] = value.strip()
@@ -512,9 +475,6 @@ def assertion_of_text(text: str) -> dict[str, Any]:
         threshold = match["threshold"]
         assertion["threshold"] = float(threshold) if threshold else _WITH_THRESHOLD[bare]
     return assertion
-
-
-Test = dict[str, Any]
 
 
 def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Iterator[Test]:
@@ -526,7 +486,7 @@ def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Itera
     default: Any = raw.get("defaultTest")
     try:
         if is_reference(default):
-            default = read_value(next(iter(named_files(folder, default))))
+            default = read_value(next(named_files(folder, default)))
     except NotTakenOverError as error:
         notes.add(f"defaultTest is left out: {error}")
     read = _TestReader(file, notes)
@@ -668,23 +628,23 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
     providers = Providers(module, notes, folder)
     key = "providers" if raw.get("providers") else "targets"
     targets = providers.read_all(raw.get(key), key)
-    reader = _CaseReader(folder, module, GradingProviders(providers, notes), notes)
+    judges = GradingProviders(providers, notes)
+    assertions = Assertions(module, judges, notes, folder)
     transforms = {providers.transforms[target["name"]] for target in targets}
     if len(transforms) > 1:
         notes.add("providers with different transforms: their outputs are checked as they are")
-    elif transforms:
-        reader.transform = transforms.pop()
+    transform = transforms.pop() if len(transforms) == 1 else ""
     prompts = read_prompts(raw.get("prompts"), folder, notes)
     cases: dict[str, ConvertedCase] = {}
     keys = {f"prompt-{number}": prompt for number, prompt in enumerate(prompts, 1)}
     for number, test in enumerate(read_tests(file, raw, notes), 1):
-        case = reader.read(test, number, keys)
+        case = _case(test, number, keys, transform, assertions, notes)
         if case is not None:
             name = unique_id(case.id, cases)
             cases[name] = replace(case, id=name)
     check_cases(file.name, cases, notes)
     several = len(prompts) > 1
-    if several and reader.judges.targets:
+    if several and judges.targets:
         notes.add("a judge sees the prompts of all variants of a case, not the one that is graded")
     if several and module.text is not None:
         notes.add("Python assertions get the prompts of all variants as context['prompt']")
@@ -695,7 +655,7 @@ def convert(file: ForeignFile, _source: str, options: ImportOptions, notes: Note
         description=raw.get("description"),
         targets=targets,
         prompts={key: each.label or key for key, each in keys.items()} if several else {},
-        judges=reader.judges.targets,
+        judges=judges.targets,
         section=_section(raw.get("evaluateOptions") or {}),
         module=module.text,
         imported_files=tuple(module.imported_files),
@@ -711,65 +671,48 @@ def _section(options: Mapping[str, Any]) -> dict[str, Any]:
     return section
 
 
-class _CaseReader:
-    """Makes cases of tests; `transform` is that of the providers."""
+def _case(
+    test: Test,
+    number: int,
+    prompts: Mapping[str, Prompt],
+    transform: str,
+    assertions: Assertions,
+    notes: Notes,
+) -> ConvertedCase | None:
+    """Return the case of a test, None (and a note) if it can be none.
 
-    def __init__(
-        self, folder: Path, module: ChecksModule, judges: GradingProviders, notes: Notes
-    ) -> None:
-        self.judges, self._notes, self.transform = judges, notes, ""
-        self._assertions = Assertions(module, judges, notes, folder)
-
-    def read(self, test: Test, number: int, prompts: Mapping[str, Prompt]) -> ConvertedCase | None:
-        """Return the case of a test, None (and a note) if it can be none.
-
-        Its input is the filled prompt; of several prompts it has each, by its key.
-        """
-        position = test[AT]
-        self._note_unused(test, position)
-        variables = resolved_variables(test["vars"])
-        assertions = self._checks(test, variables)
-        if assertions is None:
-            return None
-        options = test.get("options") or {}
-        questions: dict[str, Any] = {}
-        try:
-            name = render(str(test.get("description") or f"test-{number}"), variables)
-            for key, prompt in prompts.items():
-                raw = f"{options.get('prefix') or ''}{prompt.raw}{options.get('suffix') or ''}"
-                questions[key] = rendered_prompt(raw, variables)
-        except RenderError as error:
-            self._notes.add(f"the test is left out: {error}", position)
-            return None
-        if not questions:
-            return None
-        return ConvertedCase(
-            name,
-            questions if len(prompts) > 1 else next(iter(questions.values())),
-            assertions,
-            output=test.get("providerOutput"),
-            metadata={**(test.get("metadata") or {}), "vars": dict(variables)},
-        )
-
-    def _checks(self, test: Test, variables: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-        """Return the assertions; None and a note if none of them has a counterpart."""
-        listed = test["assert"]
-        options = test.get("options") or {}
-        own = options.get("transform") or options.get("postprocess")
-        scripts = [each for each in (self.transform, own) if each]
-        context = TestContext(variables, scripts, options.get("provider"))
-        assertions = self._assertions.read_all(listed, test.get("threshold"), context)
-        if listed and not assertions:
-            self._notes.add("the test is left out: nothing of it has a counterpart", test[AT])
-            return None
-        return assertions
-
-    def _note_unused(self, test: Mapping[str, Any], position: str) -> None:
-        for key in test.keys() - {*PromptfooTest.__annotations__, "assert", AT}:
-            self._notes.add(f"'{key}' of a test is not taken over", position)
-        options = test.get("options") or {}
-        for key in options.keys() - PromptfooOptions.__annotations__.keys():
-            self._notes.add(f"'options.{key}' is not taken over", position)
-        if (test.get("metadata") or {}).get("conversationId"):
-            reason = "conversationId: each test is asked by itself; a conversation is one test"
-            self._notes.add(f"{reason} with all its messages", position)
+    Its input is the filled prompt; of several prompts it has each, by its key. `transform` is that
+    of the providers.
+    """
+    position, options = test[AT], test.get("options") or {}
+    for key in test.keys() - {*PromptfooTest.__annotations__, "assert", AT}:
+        notes.add(f"'{key}' of a test is not taken over", position)
+    for key in options.keys() - PromptfooOptions.__annotations__.keys():
+        notes.add(f"'options.{key}' is not taken over", position)
+    variables = resolved_variables(test["vars"])
+    own = options.get("transform") or options.get("postprocess")
+    scripts = [each for each in (transform, own) if each]
+    context = TestContext(variables, scripts, options.get("provider"))
+    read = assertions.read_all(test["assert"], test.get("threshold"), context)
+    if test["assert"] and not read:
+        notes.add("the test is left out: nothing of it has a counterpart", position)
+        return None
+    try:
+        name = render(str(test.get("description") or f"test-{number}"), variables)
+        before, after = options.get("prefix") or "", options.get("suffix") or ""
+        questions = {
+            key: rendered_prompt(f"{before}{prompt.raw}{after}", variables)
+            for key, prompt in prompts.items()
+        }
+    except RenderError as error:
+        notes.add(f"the test is left out: {error}", position)
+        return None
+    if not questions:
+        return None
+    return ConvertedCase(
+        name,
+        questions if len(prompts) > 1 else next(iter(questions.values())),
+        read,
+        output=test.get("providerOutput"),
+        metadata={**(test.get("metadata") or {}), "vars": dict(variables)},
+    )

@@ -6,9 +6,8 @@ import json
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import has_magic
-from math import ceil, floor
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -84,8 +83,6 @@ def _pairs(value: Any) -> Any:
 def _dumped(value: Any, indent: int = 0) -> str:
     """Return the JSON of a value, as JavaScript's `JSON.stringify` writes it."""
     if indent:
-        import json
-
         return json.dumps(_listed(value), indent=indent, ensure_ascii=False)
     return orjson.dumps(_listed(value)).decode()
 
@@ -95,40 +92,8 @@ def _listed(value: Any) -> Any:
     return list(value) if isinstance(value, Iterator) else value
 
 
-def _rounded(value: float, precision: int = 0, method: str = "common") -> float:
-    """Round as JavaScript does: halves go up."""
-    factor: float = 10**precision
-    scaled = value * factor
-    whole = ceil(scaled) if method == "ceil" else floor(scaled + (method == "common") / 2)
-    return whole / factor
-
-
-def _truncated(text: str, length: int = 255, killwords: bool = False, end: str = "...") -> str:
-    """Cut a text behind the last word that fits; the end is no part of the length."""
-    if len(text) <= length:
-        return text
-    blank = -1 if killwords else text.rfind(" ", 0, length + 1)
-    return text[: length if blank == -1 else blank] + end
-
-
-_ENTITIES: Final = str.maketrans(
-    {"&": "&amp;", '"': "&quot;", "'": "&#39;", "<": "&lt;", ">": "&gt;", "`": "&#96;"}
-)
-
-
-def _escaped(text: Any) -> str:
-    return str(script_text(text)).translate(_ENTITIES)
-
-
-# Filters that Jinja does not have, or with other results.
-_FILTERS: Final[Mapping[str, Callable[..., Any]]] = {
-    "dump": _dumped,
-    "e": _escaped,
-    "escape": _escaped,
-    "pairs": _pairs,
-    "round": _rounded,
-    "truncate": _truncated,
-}
+# Filters that have other results in Nunjucks.
+_OTHERS: Final = ("e", "escape", "forceescape", "round", "truncate")
 
 
 class _ScriptEnvironment(SandboxedEnvironment):
@@ -144,7 +109,9 @@ def _environment() -> SandboxedEnvironment:
     environment = _ScriptEnvironment(
         undefined=ChainableUndefined, keep_trailing_newline=True, finalize=script_text
     )
-    environment.filters.update(_FILTERS)
+    environment.filters.update(dump=_dumped, pairs=_pairs)
+    for name in _OTHERS:
+        del environment.filters[name]
     return environment
 
 
@@ -394,43 +361,29 @@ def _prompts_of(entry: Any, folder: Path) -> Iterator[Prompt]:
         raise NotTakenOverError("it is neither a text nor a file")
     if entry.startswith(_PROGRAM):
         raise NotTakenOverError(f"{entry} is a program")
-    # What looks like a file's name and is none is a text.
-    is_file = entry.startswith(PREFIX) or (
-        _FILE.match(entry) is not None and (is_code(entry) or bool(list(_existing(folder, entry))))
-    )
-    if not is_file:
-        if "://" in entry[:20] and " " not in entry:
-            raise NotTakenOverError(f"{entry} is kept elsewhere")
+    is_named = is_reference(entry)
+    files: list[Path] = []
+    try:
+        files = list(named_files(folder, entry)) if is_named or _FILE.match(entry) else []
+    except NotTakenOverError:
+        if is_named or is_code(entry):
+            raise  # else what looks like a file's name is a text
+    if not files and "://" in entry[:20] and " " not in entry:
+        raise NotTakenOverError(f"{entry} is kept elsewhere")
+    if not files:
         yield Prompt(entry, label)
-        return
-    for path in named_files(folder, entry):
+    for path in files:
         yield from (Prompt(text, own or label) for text, own in _texts(path))
 
 
-def _existing(folder: Path, name: str) -> Iterator[Path]:
-    try:
-        yield from named_files(folder, name)
-    except (NotTakenOverError, ValueError):
-        return
-
-
 def _texts(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield the prompts in a file, with their labels.
-
-    A table has the columns `prompt` and `label`, or one column, in which each line is a prompt.
-    """
+    """Yield the prompts in a file, with labels: the columns `prompt` and `label` of a table."""
     suffix = path.suffix.lower()
-    if suffix == ".csv" and "," not in (text := read_text(path)):
-        lines = [line for line in text.splitlines() if line.strip()]
-        has_head = lines[:1] and lines[0].strip().lower() == "prompt"
-        yield from ((line, None) for line in lines[bool(has_head) :])
-    elif suffix == ".csv":
+    if suffix == ".csv":
         rows = read_value(path)
         yield from ((row["prompt"], row.get("label")) for row in rows if row.get("prompt"))
-    elif suffix in (".yaml", ".yml", ".jsonl"):
-        value = read_value(path)
-        for each in value if suffix == ".jsonl" else [value]:
-            yield orjson.dumps(each).decode(), None
+    elif suffix in (".yaml", ".yml"):
+        yield orjson.dumps(read_value(path)).decode(), None
     elif suffix == ".txt":
         texts = (text.strip() for text in _BETWEEN.split(read_text(path)))
         yield from ((text, None) for text in texts if text)

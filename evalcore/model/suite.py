@@ -391,14 +391,12 @@ BEFORE: Final = frozenset({HookName.BEFORE_ALL, HookName.BEFORE_EACH})
 class Hook:
     """A program that is told of a workspace; an array runs without a shell.
 
-    `cwd` is relative to the suite's folder, which is the default. With `reset` the workspace is
-    first taken back to what `before_all` left; there may be no program then.
+    `cwd` is relative to the suite's folder, which is the default.
     """
 
-    command: str | tuple[str, ...] | None
+    command: str | tuple[str, ...]
     timeout_s: float
     cwd: str | None = None
-    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -430,19 +428,14 @@ class WorkspaceSpec:
     repos: tuple[Repository, ...] = ()
     hooks: Mapping[HookName, Hook] = field(default_factory=dict)
 
-    @property
-    def resets(self) -> bool:
-        """Whether a hook takes the workspace back to an earlier state."""
-        return any(hook.reset for hook in self.hooks.values())
-
 
 def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
     """Return what a case's `workspace` (JSON values, as the loader made them) says."""
     hooks = {}
     for name, entry in raw.get("hooks", {}).items():
-        command = entry.get("command")
-        command = tuple(command) if isinstance(command, list | tuple) else command
-        hooks[HookName(name)] = Hook(**{**entry, "command": command})
+        command = entry["command"]
+        words = tuple(command) if isinstance(command, list | tuple) else command
+        hooks[HookName(name)] = Hook(words, entry["timeout_s"], entry.get("cwd"))
     return WorkspaceSpec(
         shared=raw.get("isolation", "shared") == "shared",
         template=raw.get("template"),

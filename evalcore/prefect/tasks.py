@@ -6,6 +6,7 @@ import gc
 import logging
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
@@ -38,12 +39,14 @@ from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.prefect.publish import RunProgress, covered
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
+from evalcore.trust.processes import hide_process
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
 _HOST: Final = "127.0.0.1"
 _END_S: Final = 2.0
+# Ray itself gives a process a minute and then starts another one.
+_RAY_START_S: Final = 90.0
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
 _RAY_SETTINGS: Final = {
@@ -79,8 +82,6 @@ def open_runner(
     environment = {
         **run_environment(run, signed=bool(terms["roots"])),
         RUN_TERMS: orjson.dumps(terms).decode(),
-        # They end with this process, also if it is killed.
-        MARK_NAME: watchdog().mark,
     }
     # A process more would have no call of a provider that allows so few.
     most = most_processes(run.definition, options.settings) or MOST_THREADS
@@ -222,8 +223,10 @@ class _Ray(_Threads):
     def __init__(
         self, address: str, environment: Mapping[str, str], most: int, wanted: int | None
     ) -> None:
-        import ray
-        from prefect_ray import RayTaskRunner
+        # Ray reads some of its settings while it is imported.
+        with _environment({**os.environ, **_RAY_SETTINGS}):
+            import ray
+            from prefect_ray import RayTaskRunner
 
         self.deaths = (ray.exceptions.RayError,)
         count = min(wanted or usable_cores(), most)
@@ -244,23 +247,53 @@ class _Ray(_Threads):
             if address and wanted is None:
                 count = min(max(1, int(ray.cluster_resources().get("CPU", 1))), most)
             self.processes, self.slots = count, count * MOST_THREADS
-            kind = ray.remote(RayProcess).options(
-                num_cpus=1, max_restarts=-1, max_task_retries=0, max_concurrency=MOST_THREADS + 1
+            # Ray would refuse calls as long as it restarts a process.
+            self._kind = ray.remote(RayProcess).options(
+                num_cpus=1, max_restarts=0, max_concurrency=MOST_THREADS + 1
             )
-            self._actors = [kind.remote() for _ in range(count)]
-            ray.get([each.__ray_ready__.remote() for each in self._actors], timeout=180.0)
+            self._failure = ""
+            self._actors = [self._kind.remote() for _ in range(count)]
+            for actor in self._actors:
+                self._await_start(actor)
+                if self._failure:
+                    raise TimeoutError(self._failure)
             self._stack = stack.pop_all()
-        self._loads = [0] * count
+        self._loads, self._dead = [0] * count, set[int]()
+
+    def _await_start(self, actor: Any) -> None:
+        """Wait until a process has started; end it, and note why, if it does not."""
+        import ray
+
+        try:
+            ray.get(actor.__ray_ready__.remote(), timeout=_RAY_START_S)
+        except ray.exceptions.GetTimeoutError:
+            self._failure = (
+                f"a process did not start within {_RAY_START_S:.0f} s; Ray's logs say why (by "
+                "default in /tmp/ray/session_latest/logs)"
+            )
+            ray.kill(actor)
+        except ray.exceptions.RayError as error:
+            self._failure = f"a process did not start: {error}"
 
     def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
-        self._key = parameters["call"].key
+        self._key = key = parameters["call"].key
+        if self._failure:
+            raise WorkersFailedError(key[1], f"the cluster of the runner 'ray': {self._failure}")
         number = min(range(self.processes), key=self._loads.__getitem__)
+        if number in self._dead:
+            self._dead.remove(number)
+            self._actors[number] = self._kind.remote()
+            started = (self._actors[number],)
+            threading.Thread(target=self._await_start, args=started, daemon=True).start()
+        actor = self._actors[number]
         self._loads[number] += 1
 
-        def ended(_: object) -> None:
+        def ended(done: Future[State[Any]]) -> None:
             self._loads[number] -= 1
+            if isinstance(done.exception(), self.deaths) and actor is self._actors[number]:
+                self._dead.add(number)
 
-        call = self._actors[number].call.remote(run_task, **_task_run(parameters))
+        call = actor.call.remote(run_task, **_task_run(parameters))
         submitted: Future[State[Any]] = call.future()
         submitted.add_done_callback(ended)
         return submitted

@@ -171,7 +171,11 @@ def calibrate(
             verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
             digest = (result.get("details") or {}).get("prompt_sha256", digest)
     calibration = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
-    names = tuple(_judges(changed, assertion))
+    own = changed.targets.get(changed.default_target or "")
+    check = load_check(assertion.check, assertion.params)
+    panel = check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
+    judges = (judge_name(spec.name, own, changed) for spec in panel.judges)
+    names = tuple(name for name in judges if name is not None)
     return replace(calibration, judges=names, prompt_sha256=digest, run=run)
 
 
@@ -186,17 +190,6 @@ def _case(label: Label, assertion: Assertion) -> Case:
         criteria=label.criteria,
         metadata=label.metadata,
     )
-
-
-def _judges(definition: SuiteDefinition, assertion: Assertion) -> list[str]:
-    target = definition.targets.get(definition.default_target or "")
-    names = [judge_name(spec.name, target, definition) for spec in _panel(assertion).judges]
-    return [name for name in names if name is not None]
-
-
-def _panel(assertion: Assertion) -> Panel:
-    check = load_check(assertion.check, assertion.params)
-    return check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
 
 
 def annotated_labels(run: StoredRun, assertion: str | None) -> list[Label]:

@@ -71,12 +71,3 @@ def test_other_metrics_and_conversations_are_named(tmp_path: Path) -> None:
     (tmp_path / "c.json").write_text('[{"scenario": "s", "expected_outcome": "o"}]', "utf-8")
     with pytest.raises(LoadError, match="nothing is left of it: row 1: conversations"):
         converted(None, "c.json", tmp_path)
-
-
-def test_measures_that_are_no_numbers_are_left_out(tmp_path: Path) -> None:
-    row = {"input": "a", "actualOutput": "b", "expectedOutput": "b"}
-    wrong = {"tokenCost": "much", "completionTime": "9" * 400, "inputTokenCount": -1}
-    (tmp_path / "r.json").write_text(json.dumps({"testCases": [row | wrong]}), "utf-8")
-    suite, _ = converted(None, "r.json", tmp_path)
-    (test,) = read_tests(suite).values()
-    assert test["fixtures"] == {"output": "b"}

@@ -129,7 +129,9 @@ def flags_table(command: click.Command) -> str:
             names = [*option.opts, *option.secondary_opts]
             names[-1] += "" if option.is_flag else f" {metavar}"
             record = option.get_help_record(context)
-            about = " ".join(f"{option.help if record is None else record[1]}".split())
+            about = " ".join(f"{option.help if record is None else record[1]}".split()).replace(
+                "[", r"\["
+            )
             cells = [", ".join(f"`{name}`" for name in names), about.replace("*", r"\*")]
             rows.append([cell.replace("|", r"\|") for cell in cells])
     return _table("flag | means", rows)

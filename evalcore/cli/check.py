@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -41,6 +43,15 @@ from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import Loc, counted, path_text
 
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
+# What a shell does more with than start one program.
+_SHELL: Final = re.compile(r"[|&;<>()$`*?~#\n\\]")
+_INTERPRETER: Final = re.compile(
+    r"(?:python|pypy)[\d.]*|uv|uvx|poetry|pipenv|node|npx|tsx|ts-node|bun|bunx|deno|pnpm|yarn"
+    r"|bash|sh|zsh|dash|ruby|perl|php|lua|Rscript|env"
+)
+_SCRIPT: Final = re.compile(r".+\.(py|js|mjs|cjs|ts|mts|sh|rb|pl|php|lua|R)")
+# What stands after these is code or a module.
+_CODE: Final = frozenset({"-c", "-e", "-m", "-p", "--eval", "--print"})
 
 
 def check_modules(suite: Suite, file: str) -> None:
@@ -95,6 +106,73 @@ def _locations(value: Any, text: str, loc: Loc) -> Iterator[Loc]:
     elif isinstance(value, list):
         for index, member in enumerate(value):
             yield from _locations(member, text, (*loc, index))
+
+
+def missing_programs(suite: Suite, file: str) -> tuple[Problem, ...]:
+    """Return the files of programs that grade or answer, and that are missing.
+
+    Nothing is started. A suite with workspaces is not judged: its hooks may write such files, and
+    targets start in the workspace.
+    """
+    if any(case.workspace for case in suite.cases):
+        return ()
+    missing: dict[str, Problem] = {}
+    for options, where in _commands(suite):
+        command, cwd = options.get("command"), options.get("cwd") or ""
+        folder = Path(suite.definition.source.folder) / str(cwd)
+        program = None if command is None else program_file(command)
+        if program is not None and not (folder / program).exists():
+            text = command if isinstance(command, str) else program
+            message = f"there is no file '{program}' in {folder}, which the command starts"
+            missing.setdefault(text, problem_of(file, text, where, message))
+    return tuple(missing.values())
+
+
+def _commands(suite: Suite) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the options that have a `command` to start, and who names it."""
+    for name, target in suite.definition.targets.items():
+        if target.kind in {"cli", "command"}:
+            for options in (target.options, target.options.get("healthcheck")):
+                if isinstance(options, Mapping):
+                    yield options, f"target '{name}'"
+    # Cases of one part share equal assertions.
+    named = {id(each): (each, case.id) for case in suite.cases for each in case.assertions}
+    for assertion, case_id in named.values():
+        params = assertion.params
+        for options in (
+            params if assertion.check == "code-grader" else {},
+            params.get("aggregator"),
+        ):
+            if isinstance(options, Mapping):
+                yield options, f"case '{case_id}'"
+
+
+def program_file(command: str | Sequence[str]) -> str | None:
+    """Return the file that a command starts, by its path from where it starts; None if none shows.
+
+    It is the first word if that is a relative path, else the script that an interpreter is given.
+    """
+    if isinstance(command, str):
+        if _SHELL.search(command):
+            return None
+        try:
+            words: Sequence[str] = shlex.split(command)
+        except ValueError:
+            return None
+    else:
+        words = command
+    if not words or "=" in words[0]:
+        return None
+    if "/" in words[0]:
+        return None if words[0].startswith("/") or "{" in words[0] else words[0]
+    if _INTERPRETER.fullmatch(words[0]) is None:
+        return None
+    for word in words[1:]:
+        if word in _CODE or "{" in word:
+            return None
+        if _SCRIPT.fullmatch(word) and not word.startswith(("-", "/")) and "://" not in word:
+            return word
+    return None
 
 
 @click.command()
@@ -158,10 +236,20 @@ def _validated(
         try:
             check_baseline(suite.definition)
             check_modules(suite, named.path)
+            # A build may make programs that are missing: these are warnings.
+            missing = missing_programs(suite, named.path)
+            if missing and options.strict:
+                raise LoadError(missing)
         except LoadError as error:
             yield entry, error
         else:
+            entry["warnings"] = (*suite.warnings, *map(_warning, missing))
             yield entry, None
+
+
+def _warning(problem: Problem) -> str:
+    line = "" if problem.line is None else f"line {problem.line}: "
+    return f"{line}{problem.path}: {problem.message}"
 
 
 @click.command()

@@ -455,10 +455,8 @@ def _show_schema(form: str) -> None:
             "row": table.row,
             "columns": [
                 {
-                    "name": column.name,
-                    "type": column.type,
-                    "unit": column.unit or None,
-                    "meaning": column.meaning,
+                    name: getattr(column, name) or None
+                    for name in ("name", "type", "unit", "meaning")
                 }
                 for column in table.columns
             ],

@@ -78,7 +78,8 @@ class ProgressDisplay:
     """Counts finished items; a context that shows them. Safe to call from several threads.
 
     A log that has any line of it ends with the last state. While calls wait (`waits`), the bar says
-    for what, elsewhere a line every 30 s. `clock` returns seconds.
+    for what, elsewhere a line every 30 s: of JSON for the log of `log_run`. `clock` returns
+    seconds.
     """
 
     def __init__(
@@ -87,10 +88,12 @@ class ProgressDisplay:
         total: int,
         *,
         quiet: bool = False,
+        log_run: str | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._title, self._total = sanitize_terminal(title).replace("\n", " "), total
         self._quiet = quiet
+        self._log_run = log_run
         self.waits = Waits(clock)
         self._ended = threading.Event()
         self._teller: threading.Thread | None = None
@@ -107,7 +110,7 @@ class ProgressDisplay:
     def __enter__(self) -> ProgressDisplay:
         if not self._quiet and sys.stderr.isatty():
             self._open_bar()
-        elif not self._quiet:
+        elif self._log_run or not self._quiet:
             self._teller = threading.Thread(target=self._tell_waits, name="waits", daemon=True)
             self._teller.start()
         return self
@@ -146,7 +149,25 @@ class ProgressDisplay:
     def _tell_waits(self) -> None:
         """Write a line for each 30 s in which calls have waited for something for a second."""
         while not self._ended.wait(_WAITS_EVERY_S):
-            if text := waiting_text(self.waits.standing()):
+            waits = self.waits.standing()
+            text = waiting_text(waits)
+            if not text:
+                continue
+            if self._log_run is not None:
+                from evalcore.observability.log import log_line
+
+                fields = {
+                    "run": self._log_run,
+                    "suite": self._title,
+                    "done": self.done,
+                    "items": self._total,
+                    "waits": {
+                        label: {"calls": calls, "longest_s": round(longest_s, 1)}
+                        for label, (calls, longest_s) in waits.items()
+                    },
+                }
+                _tell(log_line("info", "run.waiting", fields, as_json=True))
+            else:
                 _tell(f"{self._title}: {self.done}/{self._total}, {text}")
 
     def _state(self) -> str:
@@ -371,12 +392,14 @@ def _execute(
         gc.freeze()
     configured = settings()
     # Lines of a log are read by machines: nothing else stands between them.
-    quiet = (configured.log or "").startswith("json")
+    log = configured.log or ""
+    log_run = run.run_id if log in {"json", "json:info", "json:debug"} else None
+    quiet = log.startswith("json")
     title, items = manifest.suite, manifest.plan.items
     stopper = SignalStopper()
     with (
         resumable(run.run_id),
-        ProgressDisplay(title, items, quiet=quiet) as progress,
+        ProgressDisplay(title, items, quiet=quiet, log_run=log_run) as progress,
         # Standard output is for the report: what people's Python prints goes beside it.
         reserved_stdout(),
         stopper,

@@ -199,7 +199,7 @@ def _checked_sections(
     if "eval" in raw:
         wrong = problems.wrong_paths(evals, EvalSection, ("eval",)) or []
     if wrong:
-        evals = sound_part(evals, EvalSection, wrong) if isinstance(evals, dict) else {}
+        evals = sound_part(evals, wrong) if isinstance(evals, dict) else {}
     section: EvalcoreSection = {}
     if "evalcore" in raw:
         section = problems.sound_part(raw["evalcore"], EvalcoreSection, ("evalcore",))

@@ -89,6 +89,14 @@ def read_shape(
     return instance
 
 
+def is_text(key: object, loc: Loc, mistakes: MistakeCollector) -> bool:
+    """Whether a key of a mapping at `loc` is text; note it if it is not."""
+    if not isinstance(key, str):
+        text = f"a key must be text, got {describe(key)}; write it in quotes"
+        mistakes.add((*loc, str(key)), text)
+    return isinstance(key, str)
+
+
 class Toolbox:
     """The tools of one list; what it lacks is looked for in the one around it."""
 
@@ -614,12 +622,9 @@ class StatementCompiler:
         if not isinstance(raw, Mapping | str) or (isinstance(raw, str) and "${" not in raw):
             self._mistakes.add(loc, f"expected a mapping of parameters, got {describe(raw)}")
             return None
-        for key in raw if isinstance(raw, Mapping) else ():
-            if not isinstance(key, str):
-                message = f"a key must be text, got {describe(key)}; write it in quotes"
-                self._mistakes.add((*loc, str(key)), message)
-                return None
-        return self.tree(raw, loc)
+        keys = raw if isinstance(raw, Mapping) else ()
+        sound = all(is_text(key, loc, self._mistakes) for key in keys)
+        return self.tree(raw, loc) if sound else None
 
     def pattern(self, raw: Any, loc: Loc) -> Pattern | None:
         """Return a regular expression."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, RedirectResponse
+from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse
 from fastapi.routing import APIRoute
 from jinja2 import Environment
 from sqlalchemy import text
@@ -34,6 +34,7 @@ from evalcore.service.errors import (
     wire_mistakes,
 )
 from evalcore.service.log import RequestLog
+from evalcore.service.metrics import CONTENT_TYPE, exposition
 from evalcore.service.models import ResponseBody
 from evalcore.service.requests import CurrentContext
 from evalcore.service.ui import PREFIX, PagesRoute, create_pages, open_site
@@ -79,6 +80,12 @@ async def readyz(context: CurrentContext) -> Health:
     return Health()
 
 
+@operations.get("/metrics", response_class=PlainTextResponse)
+async def metrics(context: CurrentContext) -> Response:
+    """Counters and times in Prometheus' text format."""
+    return Response(await exposition(context.metrics, context.database), media_type=CONTENT_TYPE)
+
+
 def create_application(context: Context) -> FastAPI:
     """Return the application; its workers start and stop with it."""
     endpoint, site = _mcp_endpoint(context), open_site(context)
@@ -108,7 +115,7 @@ def create_application(context: Context) -> FastAPI:
     if context.open_to is not None:
         application.add_middleware(OpenGuard)
     # Added last, so that it notes what the others refuse.
-    application.add_middleware(RequestLog)
+    application.add_middleware(RequestLog, metrics=context.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
     application.add_exception_handler(HTTPException, _http_error)
     for outage in OUTAGES:

@@ -11,6 +11,7 @@ from typing import Final, Protocol, TypeVar
 from evalcore.errors import StoreError
 from evalcore.service.auth import Caller, RateLimiter, Tokens
 from evalcore.service.db import Database
+from evalcore.service.metrics import ServiceMetrics
 from evalcore.storage.store import ObjectStore
 
 T = TypeVar("T")
@@ -47,6 +48,7 @@ class Context:
     open_to: Caller | None = None
     max_body_bytes: int = MAX_BODY_BYTES
     workers: Sequence[Worker] = ()
+    metrics: ServiceMetrics = field(default_factory=ServiceMetrics)
     _knows_store: bool = field(default=False, init=False)
 
     async def start(self) -> None:

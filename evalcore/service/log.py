@@ -1,4 +1,4 @@
-"""Each request in the log: by the template of its route, never by its raw path."""
+"""Each request in the log and the metrics: by the template of its route, never by its raw path."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from evalcore.settings import parse_log
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+    from evalcore.service.metrics import ServiceMetrics
 
 LOG: Final = logging.getLogger("evalcore.service.requests")
-REQUEST_ID: Final = "X-Request-ID"
 _ACCEPTED_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE: Final = "unmatched"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -25,14 +25,14 @@ _FIELDS: Final = "fields"
 
 
 class RequestLog:
-    """ASGI middleware: logs a line for each request, and echoes its `X-Request-ID`.
+    """ASGI middleware: counts requests, logs a line for each, and echoes its `X-Request-ID`.
 
     A request without an id, or with one that is no plain word of at most 128 characters, gets a
     new one.
     """
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
+        self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one connection; only HTTP requests are noted."""
@@ -58,6 +58,7 @@ class RequestLog:
     def _note(self, scope: Scope, request_id: str, status: int, seconds: float) -> None:
         method = scope["method"] if scope["method"] in _METHODS else "other"
         route = _route(scope)
+        self._metrics.count_request(method, route, status, seconds)
         level = logging.INFO if status < 500 else logging.ERROR
         if LOG.isEnabledFor(level):
             caller = scope.get("state", {}).get("caller")

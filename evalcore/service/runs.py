@@ -12,6 +12,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from evalcore.service.context import Context
 from evalcore.service.errors import ServiceError
 from evalcore.service.fingerprints import fingerprint, result_fingerprints
 from evalcore.service.models import (
@@ -212,7 +213,7 @@ async def cancel_run(run_id: str, context: CurrentContext) -> WorkflowEvalRun:
         if row.status in FINAL:
             raise ServiceError(409, f"the run has ended: it is {row.status}")
         # The worker that executes it, or the next one that looks, ends it in the store.
-        await end_open(session, row, LifecycleStatus.CANCELLED)
+        await end_open(session, context, row, LifecycleStatus.CANCELLED)
         run = (await _wires(session, [row]))[0]
     context.wake()
     return run
@@ -220,6 +221,7 @@ async def cancel_run(run_id: str, context: CurrentContext) -> WorkflowEvalRun:
 
 async def end_open(
     session: AsyncSession,
+    context: Context,
     run: EvalRunRow,
     status: LifecycleStatus,
     error: Mapping[str, str] | None = None,
@@ -240,11 +242,12 @@ async def end_open(
         .values(latest_result_id=latest.correlate(EvalRow).scalar_subquery())
         .execution_options(synchronize_session=False)
     )
-    await session.execute(
+    children: Any = await session.execute(
         update(results).where(*is_open).values(**ended).execution_options(synchronize_session=False)
     )
     for name, value in ended.items():
         setattr(run, name, value)
+    context.metrics.count_result(status, None, children.rowcount)
 
 
 async def _wires(session: AsyncSession, rows: Sequence[EvalRunRow]) -> list[WorkflowEvalRun]:

@@ -125,7 +125,7 @@ class PagesRoute(BaseRoute):
         try:
             await self._pages(scope, receive, send)
         finally:
-            # For the request log.
+            # For the request log and the metrics.
             template = getattr(scope.get("route"), "path", "")
             scope["route"] = _PageTemplate(f"{PREFIX}/{template.removeprefix(PREFIX).lstrip('/')}")
 

@@ -373,7 +373,7 @@ class EvalWorker(RunWorker[EvalRunRow]):
 
     async def fail(self, session: AsyncSession, row: EvalRunRow, error: dict[str, str]) -> None:
         """End a run that cannot be executed, with its children that are not final."""
-        await end_open(session, row, LifecycleStatus.ERROR, error)
+        await end_open(session, self.context, row, LifecycleStatus.ERROR, error)
 
     async def execute(self, row: EvalRunRow, run: StoredRun) -> None:
         """Execute a run; what is committed of it is not executed again."""
@@ -413,7 +413,7 @@ class EvalWorker(RunWorker[EvalRunRow]):
             if complete:
                 ended.status, ended.completed_at = LifecycleStatus.COMPLETED, datetime.now(UTC)
             else:  # in the store, by `evalcore runs cancel`
-                await end_open(session, ended, LifecycleStatus.CANCELLED)
+                await end_open(session, self.context, ended, LifecycleStatus.CANCELLED)
 
     def _run_to_end(self, run: StoredRun, stopper: Stopper, began: threading.Event) -> bool:
         """Execute the run by the configured runner, without one in this process."""
@@ -500,6 +500,7 @@ class _Results:
 
     async def _write(self, results: Sequence[ItemResult]) -> None:
         """Write results that are final; those of children that are final already stay."""
+        written: list[dict[str, Any]] = []
         async with self._context.database.transaction() as session:
             # In one order, so that two runs of the same evals cannot wait for each other.
             for result in sorted(results, key=lambda each: each.eval_id):
@@ -511,6 +512,7 @@ class _Results:
                     .values(**values)
                 )
                 if changed.rowcount:
+                    written.append(values)
                     latest = {"latest_result_id": child.id}
                     if values["verdict"] == "passed":
                         latest["latest_passing_id"] = child.id
@@ -519,6 +521,8 @@ class _Results:
                     await session.execute(
                         update(EvalRow).where(EvalRow.id == child.eval_id).values(**latest)
                     )
+        for values in written:
+            self._context.metrics.count_result(values["status"], values["verdict"])
 
 
 def _final_values(result: ItemResult, fingerprints: Mapping[str, str]) -> dict[str, Any]:

@@ -30,7 +30,7 @@ from evalcore.formats.sources import names_stored_cases
 from evalcore.formats.suite_file import read_suite
 from evalcore.gates.gate import Gate
 from evalcore.gates.registry import GATES
-from evalcore.jsonvalues import has_equal_keys, has_infinite, plain_value
+from evalcore.jsonvalues import has_equal_keys, has_infinite, json_form, plain_value
 from evalcore.model.run import GateSpec
 from evalcore.model.suite import Source, Suite
 from evalcore.problems import Problems
@@ -178,16 +178,9 @@ Loc = tuple[str | int, ...]
 def json_values(value: Any) -> Any:
     """Return a value as JSON holds it; what JSON cannot hold stays, and is refused later."""
     try:
-        data = orjson.dumps(value, default=_dumped)
-    except orjson.JSONEncodeError:
-        try:
-            data = orjson.dumps(value, default=_dumped, option=orjson.OPT_NON_STR_KEYS)
-        except orjson.JSONEncodeError:
-            return value
-        if has_equal_keys(value):
-            return value
-    # orjson writes null for NaN and infinite numbers.
-    return plain_value(value) if b"null" in data and has_infinite(value) else orjson.loads(data)
+        return json_form(value, _dumped)
+    except ValueError:
+        return plain_value(value)
 
 
 def _dumped(member: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import logging
 import socket
 import sys
@@ -178,7 +179,8 @@ def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None])
     site = Site(store)
     application = create_viewer(site)
     application.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))
-    listening = _listen(port)
+    listening = listen(_HOST, port)
+    listening.listen()
     announce(f"http://{_HOST}:{listening.getsockname()[1]}/")
     config = uvicorn.Config(
         application, log_level="warning", access_log=False, timeout_graceful_shutdown=2
@@ -194,16 +196,16 @@ def _bound_memory() -> None:
             ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
 
 
-def _listen(port: int) -> socket.socket:
-    # asyncio sends at once (TCP_NODELAY) on sockets that name their protocol only.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address, before all else; raise `UsageError` if it cannot be."""
     try:
-        listening.bind((_HOST, port))
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio sends at once (TCP_NODELAY) on sockets that name their protocol only.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
     except OSError as error:
-        listening.close()
-        raise UsageError(
-            f"port {port} of {_HOST} cannot be used: {error.strerror}; --port 0 takes a free one"
-        ) from error
-    listening.listen()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
+        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
     return listening

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from urllib.parse import unquote, urlsplit
@@ -22,19 +21,13 @@ from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.queues import AnnotationQueues
 from evalcore.viewer.shelf import Shelf, beside
-from evalcore.viewer.sync import Commands, HistorySync, Regrades
+from evalcore.viewer.sync import HistorySync, Regrades
 from evalcore.viewer.views.opened import OpenedComparisons, OpenedRuns
 from evalcore.viewer.views.trend import SuiteOverview, read_overview
 
 if TYPE_CHECKING:
     from evalcore.history.trend import CaseHistory, LatestRun, SuiteHistory
 
-# Imported before the first page needs them: together they take as long as its answer.
-_NEEDED_BY_PAGES: Final = (
-    "evalcore.pipeline.finish",
-    "evalcore.pipeline.compare",
-    "evalcore.analytics.cases",
-)
 # An object that no store has: that it is missing is an answer.
 _PROBE_KEY: Final = "runs/probe-of-the-viewer"
 _ANSWER_S: Final = 2.5
@@ -146,9 +139,8 @@ class Site:
         self.queues = AnnotationQueues(self.store, self.catalogue)
         self.datasets = DatasetCatalogue(self.store)
         self.pictures = Shelf[bytes](64)
-        self._commands = Commands()
-        self.regrades = Regrades(self.store.url, self._commands)
-        self.syncing = HistorySync(self.store, self.catalogue, self._commands)
+        self.regrades = Regrades(self.store.url)
+        self.syncing = HistorySync(self.store, self.catalogue)
         self._followed = Shelf[FollowedRun](64)
         self._latest = Shelf["Mapping[str, LatestRun]"](1)
         self._overviews = Shelf[SuiteOverview](64)
@@ -160,7 +152,6 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
-        self._commands.close()
         self.syncing.close()
         for opened in (self.queues, self.opened, self.comparisons, self._histories):
             opened.close()
@@ -214,8 +205,6 @@ class Site:
             return SuiteOverview()  # none of its runs has come to an end that the history takes
 
     def _warm(self) -> None:
-        for module in _NEEDED_BY_PAGES:
-            import_module(module)
         try:
             self.check.require()
             self.latest_runs()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import orjson
 import pytest
 
+from tests.support.processes import until
 from tests.support.service import Service, service, token_of
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
@@ -30,11 +30,9 @@ def lines(served: Service) -> list[dict[str, object]]:
 
 def line_of(served: Service, request_id: str) -> dict[str, object]:
     """Return the line of a request, which is written after its answer was sent."""
-    deadline = time.monotonic() + 60
-    while not (found := [line for line in lines(served) if line.get("request_id") == request_id]):
-        assert time.monotonic() < deadline, request_id
-        time.sleep(0.02)
-    (line,) = found
+    (line,) = until(
+        lambda: [line for line in lines(served) if line.get("request_id") == request_id]
+    )
     return line
 
 
@@ -76,3 +74,24 @@ def test_a_log_has_neither_tokens_nor_raw_paths(served: Service) -> None:
         "secret-path",
     ]
     assert [secret for secret in secrets if secret in text] == []
+
+
+def test_requests_and_results_are_counted(served: Service) -> None:
+    workflow = served.register()
+    served.save(workflow, DOUBLED)
+    served.save(workflow, {"kind": "equals", "expected": 1})
+    served.save(workflow, DOUBLED, amount="broken")
+    served.run(workflow)
+    served.client.get("/no/such/path")
+    text = served.client.get("/metrics").text
+    for line in (
+        'evalcore_http_requests_total{method="POST",route="/v1/workflows/evals",status="201"} 3.0',
+        'evalcore_http_requests_total{method="GET",route="unmatched",status="404"}',
+        'evalcore_http_request_seconds_count{method="POST",route="/v1/workflows/evals"} 3.0',
+        'evalcore_eval_results_total{status="completed",verdict="passed"} 1.0',
+        'evalcore_eval_results_total{status="completed",verdict="failed"} 1.0',
+        'evalcore_eval_results_total{status="error",verdict="none"} 1.0',
+        "evalcore_open_eval_runs 0.0",
+    ):
+        assert line in text
+    assert workflow not in text

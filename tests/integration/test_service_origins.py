@@ -29,7 +29,7 @@ REFUSED = {
     "no host": {"Host": ""},
     "no name at all": {"Host": "[::1"},
 }
-PATHS = [WORKFLOWS, "/v1/files/x/content", "/openapi.json", "/docs", "/healthz", "/mcp"]
+PATHS = [WORKFLOWS, "/v1/files/x/content", "/openapi.json", "/docs", "/metrics", "/healthz", "/mcp"]
 
 
 def statuses(folder: Path, headers: dict[str, str], paths: list[str]) -> list[int]:

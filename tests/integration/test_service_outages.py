@@ -209,6 +209,7 @@ def test_requests_and_runs_outlast_an_outage_of_postgresql(tmp_path: Path) -> No
                     await requests.client.get("/readyz"),
                     await upload(requests),
                     await requests.client.get(path),
+                    await requests.client.get("/metrics"),
                     await save(requests, workflow, 1),
                     await requests.client.post(f"{path}/cancel"),
                 ):

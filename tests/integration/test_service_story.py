@@ -17,7 +17,7 @@ from tests.support.service_story import Story, same_each_time, tell_all
 
 STORY = Path(service_story.__file__).with_suffix(".json")
 # Answers without JSON.
-PLAIN = {"files_content", "evals_delete", "workflows_delete"}
+PLAIN = {"operations_metrics", "files_content", "evals_delete", "workflows_delete"}
 
 
 @pytest.fixture(scope="module")

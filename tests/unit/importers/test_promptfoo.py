@@ -418,3 +418,15 @@ def test_prompts_are_variants_of_the_same_case(tmp_path: Path) -> None:
         for number, label in enumerate(expected, 1)
         for target in ("echo", "exec: echo")
     )
+
+
+def test_tests_variables_and_defaults_may_be_kept_in_files(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("vars: {town: Ghent}\nassert: [{type: is-json}]")
+    (tmp_path / "tests.yaml").write_text("[{vars: file://vars.json}, {vars: {q: other}}]")
+    (tmp_path / "vars.json").write_text('{"q": "hi"}')
+    tests = [{"path": "file://tests.yaml"}]
+
+    suite, _ = config_of(tmp_path, defaultTest="file://default.yaml", tests=tests)
+
+    assert [case["input"] for case in suite["cases"]] == ["hi", "other"]
+    assert [case["assertions"] for case in suite["cases"]] == [[{"type": "is-json"}]] * 2

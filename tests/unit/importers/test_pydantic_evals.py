@@ -62,27 +62,6 @@ def test_judges_tools_and_evaluators_without_a_counterpart(tmp_path: Path) -> No
             "config": {"judge": "judge-2"},
         },
         {"type": "icontains", "value": "USELESS"},
-        {
-            "type": "tool-trajectory",
-            "mode": "any_order",
-            "minimums": {"search": 1},
-            "threshold": 1,
-        },
-        {
-            "type": "tool-trajectory",
-            "mode": "subset",
-            "expected": [{"tool": "search", "args_match": "ignore"}],
-            "threshold": 1,
-        },
-        {
-            "type": "tool-trajectory",
-            "mode": "exact",
-            "expected": [
-                {"tool": "search", "args_match": "ignore"},
-                {"tool": "answer", "args_match": "ignore"},
-            ],
-            "threshold": 1,
-        },
         {"type": "execution-metrics", "max_tool_calls": 3, "threshold": 1},
     ]
     text = "\n".join(notes)

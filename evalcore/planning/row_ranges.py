@@ -16,7 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final, NamedTuple, Protocol, TypeVar
 
-from evalcore.planning.spool import PART_CASES, SpooledCases
+from evalcore.model.suite import Suite
+from evalcore.planning.spool import PART_CASES, CaseSpool, SpooledCases, part_inputs
 from evalcore.problems import Problems
 
 # Below, little is left to read when a child has started.
@@ -53,6 +54,30 @@ class ReadRange(NamedTuple):
     def packed(self) -> str:
         """Return it as text."""
         return base64.b64encode(pickle.dumps(self)).decode()
+
+
+class Loaded(Protocol):
+    """What says that a child's code is imported: its engine."""
+
+    def loaded(self) -> None:
+        """Say it."""
+
+
+READ_RANGE: Final = f"{__name__}:read_in_child"
+
+
+async def read_in_child(
+    load: tuple[Callable[..., Suite], tuple[object, ...]], engine: Loaded
+) -> str | None:
+    """Return a range as `packed`, loaded by a function; None if more is to be said of it."""
+    engine.loaded()
+    function, source = load
+    suite = function(*source)
+    cases, definition = suite.cases, suite.definition
+    if not isinstance(cases, CaseSpool) or suite.warnings or definition.absent_fields:
+        return None
+    ids = [each for part in cases.parts() for each in part_inputs(part, key="id")]
+    return ReadRange(cases.spooled(), ids, frozenset(definition.targets)).packed()
 
 
 class Row(Protocol):

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evalcore.checks.registry import Dialect, assertion_schema
 from evalcore.formats.assertions import AssertionReader
@@ -61,15 +61,18 @@ from evalcore.model.suite import (
     Suite,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
-from evalcore.planning.row_ranges import LineRange, Readers, ReadRange, RowRanges, line_ranges
-from evalcore.planning.spool import CaseSpool, part_inputs
+from evalcore.planning.row_ranges import (
+    READ_RANGE,
+    LineRange,
+    Readers,
+    ReadRange,
+    RowRanges,
+    line_ranges,
+)
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
 from evalcore.trust.processes import usable_cores
 from evalcore.wording import Loc, path_text
-
-if TYPE_CHECKING:
-    from evalcore.isolation.worker import Engine
 
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_TARGET = "default"
@@ -114,22 +117,9 @@ def _readers(path: Path, name: str, options: LoadOptions, count: int) -> Readers
     source = path, name, replace(options, environment=dict(options.environment))
 
     def submit(chosen: LineRange) -> Future[str | None]:
-        return pool.start(pool.call(Job(f"{__name__}:read_in_child", (*source, chosen))))
+        return pool.start(pool.call(Job(READ_RANGE, (load_test_rows, (*source, chosen)))))
 
     return submit, pool.close
-
-
-async def read_in_child(
-    source: tuple[Path, str, LoadOptions, LineRange], engine: Engine
-) -> str | None:
-    """Return a range of a file's lines (`ReadRange`), None if it is more than a case a line."""
-    engine.loaded()
-    suite = load_test_rows(*source)
-    cases, definition = suite.cases, suite.definition
-    if not isinstance(cases, CaseSpool) or suite.warnings or definition.absent_fields:
-        return None
-    ids = [each for part in cases.parts() for each in part_inputs(part, key="id")]
-    return ReadRange(cases.spooled(), ids, frozenset(definition.targets)).packed()
 
 
 def _load(

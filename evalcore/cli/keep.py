@@ -1,4 +1,4 @@
-"""`evalcore baseline`, `quarantine`, `recordings`, `workspaces`, `compact`: what a store keeps."""
+"""`evalcore baseline`, `quarantine`, `recordings`, `compact`: what a store keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from evalcore.cli.options import (
     json_option,
     load_plainly,
     run_argument,
-    settings,
     store_option,
     suite_name,
 )
@@ -43,7 +42,6 @@ from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import partial_reasons
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import counted
-from evalcore.workspaces.folders import clean_workspaces, left_workspaces, workspaces_root
 
 if TYPE_CHECKING:
     from evalcore.history.compaction import Compacted
@@ -375,40 +373,6 @@ def _summary_line(summary: dict[str, Any]) -> str:
         f"{key}  {summary['recorded_at'][:19]}  {summary['size']:>7} B  {who} "
         f"#{summary['iteration']}.{summary['invocation']}{failure}"
     )
-
-
-@click.group()
-def workspaces() -> None:
-    """List and remove the folders that tests worked in."""
-
-
-@workspaces.command("list")
-@json_option
-def list_workspaces(as_json: bool) -> None:
-    """List what is there: of running runs, of killed ones, kept by --keep-workspace."""
-    listed = list(left_workspaces(workspaces_root(settings().workspaces)))
-    lines = [f"{left.run}  {'in use' if left.in_use else 'left'}  {left.folder}" for left in listed]
-    emit([_workspace(left) for left in listed], as_json, lines)
-
-
-@workspaces.command("clean")
-@click.argument("run", required=False)
-@json_option
-def clean(run: str | None, as_json: bool) -> None:
-    """Remove what no process works in: of one RUN, or of all; end what still runs in it.
-
-    Also what --keep-workspace has kept.
-    """
-    removed = list(clean_workspaces(workspaces_root(settings().workspaces), run))
-    lines = [
-        f"{left.run}  {'cannot be removed' if left.folder.exists() else 'removed'}  {left.folder}"
-        for left in removed
-    ]
-    emit([_workspace(left) for left in removed], as_json, lines)
-
-
-def _workspace(left: Any) -> dict[str, Any]:
-    return {"run": left.run, "path": str(left.folder), "in_use": left.in_use}
 
 
 @click.command()

@@ -57,7 +57,6 @@ SECTIONS = {
         "quarantine": ("keep:quarantine", "Exclude flaky cases from gates until a date."),
         "dataset": ("dataset:dataset", "Manage cases from files and real usage, in versions."),
         "recordings": ("keep:recordings", "Look at recordings and move them."),
-        "workspaces": ("keep:workspaces", "List and remove test workspaces."),
         "compact": ("keep:compact", "Compact history files; drop old results."),
     },
     "Serve": {

@@ -128,7 +128,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @click.option(
     "--keep-workspace",
     is_flag=True,
-    help="Keep test workspaces; `evalcore workspaces` shows them.",
+    help="Keep test workspaces.",
 )
 @import_option
 @click.option(

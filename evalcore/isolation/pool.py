@@ -27,7 +27,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.protocol import LONGEST_LINE, decode_error, ended_how, kill_group
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
-from evalcore.trust.processes import MARK_NAME, hide_process, total_memory, watchdog
+from evalcore.trust.processes import hide_process, total_memory, watchdog
 
 # A SIGINT while it imports what it needs ends it without a word.
 _PROGRAM: Final = """\
@@ -148,7 +148,7 @@ class _Process:
             stderr=subprocess.PIPE,
             limit=LONGEST_LINE,
             cwd=launch.folder,
-            env={**env, MARK_NAME: watchdog().mark},
+            env=env,
             start_new_session=True,
         )
         watchdog().began(process.pid)

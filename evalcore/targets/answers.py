@@ -143,7 +143,7 @@ def is_whole_evidence(value: Any) -> bool:
     return isinstance(value.get("outputs"), Mapping) or ("output" in value and len(value) > 1)
 
 
-def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None) -> Evidence:
+def block_evidence(blocks: Mapping[str, Any]) -> Evidence:
     """Return the evidence of outputs by block: each text, `{output, metrics}`, or any value.
 
     The last block is the primary one. Raises `AnswerError`.
@@ -168,7 +168,7 @@ def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None)
     )
     if state:
         evidence = with_values(evidence, state | {PRIMARY: next(reversed(state.values()))})
-    return evidence if primary_output is None else with_primary(evidence, primary_output)
+    return evidence
 
 
 def with_primary(evidence: Evidence, primary_output: str) -> Evidence:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.support.model_server import ModelServer, model_server
+from tests.support.processes import until
 from tests.support.shell import Json, evalcore
 
 pytestmark = pytest.mark.multiprocess
@@ -152,7 +152,4 @@ def test_a_function_is_told_that_nothing_waits(folder: Path) -> None:
     )
     (folder / "waits.eval.yaml").write_text(text)
     evalcore("run", "waits.eval.yaml", store=folder / "store", cwd=folder)
-    written, until = folder / "cancelled", time.monotonic() + 60
-    while not written.exists() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert written.exists()
+    until((folder / "cancelled").exists)

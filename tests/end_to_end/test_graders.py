@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import zstandard
 from tests.support.judged import given, judge, reply, results, run, write_suite
 from tests.support.model_server import model_server
 from tests.support.model_wire import Answer
+from tests.support.processes import is_running, until
 from tests.support.shell import Json, evalcore
 
 
@@ -146,18 +145,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     child = int((tmp_path / "child").read_text())
 
     assert (found["outcome"], "longer than 3 s: stuck" in found["message"]) == ("error", True)
-    deadline = time.monotonic() + 60
-    while _is_alive(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-        return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
-    except OSError:
-        return False
+    until(lambda: not is_running(child))
 
 
 MEMBERS = [

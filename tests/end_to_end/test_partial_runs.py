@@ -86,21 +86,15 @@ def test_a_run_of_everything_is_whole(tmp_path: Path, store: Path) -> None:
     assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
 
 
-def test_cases_that_failed_are_a_part(tmp_path: Path, store: Path) -> None:
+def test_failed_cases_and_one_chosen_in_python_are_a_part(tmp_path: Path, store: Path) -> None:
     path = write(tmp_path, "ok", "wrong")
     first = run_id(run(path, store))
-    part = run_id(run(path, store, "--failed", "last"))
-    refused = evalcore("baseline", "set", "s", part, store=store)
-    assert (refused.code, "chosen by --failed last" in refused.err) == (2, True), refused.err
+    failed = run_id(run(path, store, "--failed", "last"))
+    chosen = run_suite(path, store=store, cases=["a"]).run_id
+    for part, reason in ((failed, "chosen by --failed last"), (chosen, "chosen by")):
+        refused = evalcore("baseline", "set", "s", part, store=store)
+        assert (refused.code, reason in refused.err) == (2, True), refused.err
     assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == first
-
-
-def test_a_case_chosen_in_python_is_a_part(tmp_path: Path, store: Path) -> None:
-    path = write(tmp_path, "ok", "ok")
-    whole = run_id(run(path, store))
-    part = run_suite(path, store=store, cases=["a"])
-    assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
-    assert "chosen by" in evalcore("baseline", "set", "s", part.run_id, store=store).err
 
 
 def test_the_latest_run_as_baseline_is_the_newest_whole_one(tmp_path: Path, store: Path) -> None:

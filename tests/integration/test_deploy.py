@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Ended, Project, deploy, prefect_command
 from tests.support.prefect_runs import run_flow
 from tests.support.prefect_server import PrefectServer
+from tests.support.processes import until
 from tests.support.servers import serving
 
 pytestmark = [
@@ -247,11 +247,7 @@ def test_a_webhook_is_called_when_a_gate_has_failed(
     with contextlib.chdir(folder):
         run_flow(suite="good.eval.yaml")
         run_flow(suite="bad.eval.yaml")
-    deadline = time.monotonic() + 150
-    while not called:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    (call,) = called
+    (call,) = until(lambda: called)
     assert call.pop("run").startswith("evalcore.run.")
     assert call == {
         "event": "evalcore.gate.failed",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -24,6 +23,7 @@ from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, deployment, ended_run, trigger
 from tests.support.prefect_project import Project
 from tests.support.prefect_runs import write_suite
+from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.prefect,
@@ -79,15 +79,13 @@ def scheduled_night() -> FlowRun:
     """Return a night that the server has made of the deployment's schedule."""
     found = deployment("nightly/nightly")
     mine = DeploymentFilter(id=DeploymentFilterId(any_=[found.id]))
-    deadline = time.monotonic() + 300
     with get_client(sync_client=True) as client:
-        while True:
+
+        def scheduled() -> list[FlowRun]:
             nights = client.read_flow_runs(deployment_filter=mine)
-            scheduled = [night for night in nights if night.auto_scheduled]
-            if scheduled:
-                return scheduled[0]
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+            return [night for night in nights if night.auto_scheduled]
+
+        return until(scheduled, seconds=300, pause_s=0.2)[0]
 
 
 def test_a_night_is_named_by_its_scheduled_start_and_asks_all_suites_the_same(

@@ -7,8 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import duckdb
 import pytest
 
 from tests.support.fork_server import PROGRAM
+from tests.support.processes import until
 from tests.support.shell import Ended, environment, evalcore
 
 Json = dict[str, Any]
@@ -249,15 +249,6 @@ def processes(mark: str) -> list[str]:
     return found
 
 
-def until(condition: Callable[[], bool], seconds: float = 120.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
-
-
 def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
     sleep = unique_sleep(1)
     hang = {"command": f"{sleep} & {sleep}", "timeout_ms": 300}
@@ -265,7 +256,7 @@ def test_a_hook_that_hangs_is_killed_with_its_children(bench: Bench) -> None:
     bench.run()
     assert bench.rows()["a"]["error"] == "the hook before_each took longer than 0.3 s"
     # Who is killed is there until it gets time to end.
-    assert until(lambda: processes(sleep) == [])
+    until(lambda: not processes(sleep))
 
 
 @pytest.fixture
@@ -287,7 +278,7 @@ def start(bench: Bench) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
+def test_a_killed_run_leaves_no_process(
     bench: Bench, started: list[subprocess.Popen[bytes]]
 ) -> None:
     # Two that stay in its group, one of them without the environment.
@@ -296,16 +287,10 @@ def test_a_killed_run_leaves_no_process_and_clean_removes_the_rest(
     bench.write(TEMPLATE, [{"id": "a"}, {"id": "b"}], command)
     running = start(bench)
     started.append(running)
-    assert until(lambda: len(processes(sleep)) == 8 and len(bench.left) == 1)
-    listed = json.loads(evalcore("workspaces", "list", "--json", env=bench.env).out)
-    assert [entry["in_use"] for entry in listed] == [True]
-    assert json.loads(evalcore("workspaces", "clean", "--json", env=bench.env).out) == []
+    until(lambda: len(processes(sleep)) == 8 and len(bench.left) == 1)
     running.send_signal(signal.SIGKILL)
     running.wait()
-    assert until(lambda: processes(sleep) == [])
-    assert len(bench.left) == 1
-    assert evalcore("workspaces", "clean", env=bench.env).code == 0
-    assert bench.left == []
+    until(lambda: not processes(sleep))
 
 
 def test_a_stopped_run_cleans_up_with_its_hooks(
@@ -315,23 +300,21 @@ def test_a_stopped_run_cleans_up_with_its_hooks(
     bench.write({**TEMPLATE, "hooks": HOOKS}, [{"id": "a"}], f"touch here; {sleep}")
     running = start(bench)
     started.append(running)
-    assert until(lambda: processes(sleep) != [])
+    until(lambda: processes(sleep))
     running.send_signal(signal.SIGTERM)
     running.wait(120)
-    assert until(lambda: processes(sleep) == [])
+    until(lambda: not processes(sleep))
     assert bench.log() == ["before_all", "before_each", "after_each", "after_all"]
     assert bench.left == []
 
 
-def test_workspaces_are_kept_on_request_and_cleaned_later(bench: Bench) -> None:
+def test_workspaces_are_kept_on_request(bench: Bench) -> None:
     bench.write(TEMPLATE, [{"id": "a/../b"}], "echo x > made")
     ended = bench.run("--keep-workspace")
     (kept,) = bench.root.glob("*/*/workspaces/*")
     assert (kept / "made").read_text() == "x\n"
     assert str(kept.parent) in ended.err
     assert bench.details("a/../b")["workspace"] == str(kept)
-    evalcore("workspaces", "clean", env=bench.env)
-    assert bench.left == []
 
 
 def git(*arguments: str, cwd: Path) -> str:
@@ -436,8 +419,7 @@ MISTAKES = {
     "template": ("{template: nowhere}", "workspace.template: there is no folder 'nowhere'"),
     "outside": ("{template: ../..}", "workspace.template: folder '../..' lies outside"),
     "isolation": ("{isolation: none}", "workspace.isolation: "),
-    "idle": ("{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each: does nothing"),
-    "reset": ("{path: x, hooks: {after_each: {reset: fast}}}", "workspace.path: is used as it is"),
+    "idle": ("{hooks: {after_each: {timeout_ms: 5}}}", "hooks.after_each.command: "),
     "hook": ("{hooks: {before: {command: x}}}", "workspace.hooks.before: "),
     "command": ("{hooks: {before_all: {command: []}}}", "hooks.before_all.command: "),
     "timeout": ("{hooks: {before_all: {command: x, timeout_ms: 0}}}", "before_all.timeout_ms: "),
@@ -461,26 +443,3 @@ def test_mistakes_are_told_with_their_places(bench: Bench) -> None:
     for name, (_, message) in MISTAKES.items():
         assert f"{name}.eval.yaml:2: " in ended.err
         assert message in ended.err, name
-
-
-def test_a_shared_workspace_is_reset_after_each_test(bench: Bench, origin: Path) -> None:
-    repo = {"path": "r", "source": f"file://{origin}", "checkout": "second"}
-    hooks = {
-        "before_all": {"command": 'echo made > "$EVALCORE_WORKSPACE/made"'},
-        "after_each": {"reset": "fast"},
-    }
-    command = "cat a.txt r/f made; ls | wc -w; echo x >> a.txt; echo y > r/f; rm made; touch new"
-    workspace = {"template": "template", "repos": [repo], "hooks": hooks}
-    bench.write(workspace, [{"id": "a"}, {"id": "b"}], command)
-    assert bench.run().code == 0
-    outputs = [row["output"] for row in bench.rows().values()]
-    assert outputs == ["one\ntwo\n2\nmade\n5"] * 2
-    for case in ("a", "b"):
-        changes = {entry["path"]: entry["change"] for entry in bench.details(case)["file_changes"]}
-        assert changes == {
-            "a.txt": "modified",
-            "made": "deleted",
-            "new": "added",
-            "r/f": "modified",
-        }
-    assert bench.left == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from contextlib import nullcontext
 
@@ -16,6 +17,7 @@ from evalcore.gates.sequential import (
     RoundGates,
     RoundItem,
     SeenValue,
+    SequentialGate,
 )
 from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.run import GateOutcome
@@ -104,6 +106,22 @@ def test_differences_over_clusters_are_not_decided_early(gate: Gate, refused: bo
     expected = pytest.raises(UsageError, match="in clusters") if refused else nullcontext()
     with expected:
         require_early_gates(suite, 1)
+
+
+def test_a_stopped_pass_rate_pools_cases_of_unequal_variants_as_the_whole_run_does() -> None:
+    # At so small a level only what is certain decides: the sum over all cases.
+    source = random.Random(3)
+    for _ in range(200):
+        cases = [(variants := source.choice([1, 3]), source.randint(0, variants)) for _ in range(9)]
+        rate = sum(passed for _, passed in cases) / sum(variants for variants, _ in cases)
+        for shift, outcome in ((0.001, FAIL), (-0.001, PASS)):
+            threshold = rate + shift
+            rule = SequentialRule(CaseValue.PASSED, threshold, 1e-30)
+            gate = SequentialGate(rule, ["a", "b", "c"], len(cases))
+            for number, (variants, passed) in enumerate(cases):
+                gate.add([SeenValue(number, CaseValue.PASSED, "", passed, variants)])
+            if 0 <= threshold <= 1:
+                assert gate.outcome is outcome, (cases, threshold)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.trust.network import is_allowed_address, is_allowed_store, is_public
+from evalcore.storage.address import is_allowed_store
+from evalcore.trust.network import is_allowed_address, is_public
 
 ALLOWED = ("https://llm.example/v1", "http://127.0.0.1:8080")
 

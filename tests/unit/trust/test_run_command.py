@@ -98,7 +98,7 @@ def test_environment_is_minimal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     lines = run(["env"], tmp_path, env={"MINE": "m"}).stdout.decode().splitlines()
     names = {line.partition("=")[0] for line in lines}
     assert {"PATH", "MINE", "LC_TIME"} <= names
-    known = {"PATH", "HOME", "LANG", "TMPDIR", "MINE", "EVALCORE_OWNER"}
+    known = {"PATH", "HOME", "LANG", "TMPDIR", "MINE"}
     assert names <= {*known, *(name for name in names if "LC_" in name)}
 
 

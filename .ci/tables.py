@@ -8,7 +8,7 @@ A table stands between `<!-- table: NAME -->` and `<!-- end -->`. A test compare
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -101,11 +101,40 @@ def commands_table() -> str:
             command = cli.get_command(click.Context(cli), name)
             below = command.commands if isinstance(command, click.Group) else {}
             words = [f"{name} {each}" for each in sorted(below)] or [name]
-            if isinstance(command, click.Group) and command.invoke_without_command:
-                words.insert(0, name)
             links = (f"[`{word}`](#evalcore-{word.replace(' ', '-')})" for word in words)
             rows.append([title, ", ".join(links), about])
     return _table("section | commands | does", rows)
+
+
+def leaf_commands(command: click.Command, path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield each command that does something, with its words."""
+    if not isinstance(command, click.Group):
+        yield path, command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        if (found := command.get_command(context, name)) is not None:
+            yield from leaf_commands(found, f"{path} {name}")
+
+
+def flags_table(command: click.Command) -> str:
+    """Return the flags of a command, for its section of docs/reference/command-line.md."""
+    context = click.Context(command)
+    rows = []
+    for option in command.params:
+        if isinstance(option, click.Option):
+            choices = option.make_metavar(context).removesuffix(" RANGE")
+            is_choice = choices.startswith("[") and choices.endswith("]")
+            metavar = choices[1:-1] if is_choice else choices
+            names = [*option.opts, *option.secondary_opts]
+            names[-1] += "" if option.is_flag else f" {metavar}"
+            record = option.get_help_record(context)
+            about = " ".join(f"{option.help if record is None else record[1]}".split()).replace(
+                "[", r"\["
+            )
+            cells = [", ".join(f"`{name}`" for name in names), about.replace("*", r"\*")]
+            rows.append([cell.replace("|", r"\|") for cell in cells])
+    return _table("flag | means", rows)
 
 
 def fields_cell(shape: type[BaseModel], without: Collection[str] = ()) -> str:
@@ -155,6 +184,12 @@ TABLES: dict[str, Callable[[], str]] = {
     **{
         f"history-{name}": partial(columns_table, table.columns)
         for name, table in HISTORY_TABLES.items()
+    },
+    **{
+        path.replace(" ", "-"): partial(flags_table, command)
+        for path, command in leaf_commands(cli, "evalcore")
+        if path != "evalcore record"  # which has those of `run`
+        and any(isinstance(option, click.Option) for option in command.params)
     },
 }
 

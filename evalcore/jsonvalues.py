@@ -188,6 +188,25 @@ def has_infinite(value: Any) -> bool:
     return False
 
 
+def json_form(value: Any, default: Callable[[Any], Any] | None = None) -> Any:
+    """Return a value as JSON holds it, so that a stored one is equal to it.
+
+    `default` is orjson's. Raises `ValueError` for what JSON cannot hold.
+    """
+    try:
+        try:
+            data = orjson.dumps(value, default)
+        except orjson.JSONEncodeError:
+            data = orjson.dumps(value, default, orjson.OPT_NON_STR_KEYS)
+            if has_equal_keys(value):
+                raise ValueError("a mapping with two keys of one text, as 1 and '1'") from None
+    except (orjson.JSONEncodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+    if b"null" in data and has_infinite(value):  # for which orjson writes null
+        raise ValueError("a number that is NaN or infinite")
+    return orjson.loads(data)
+
+
 def own_copy(value: Any) -> Any:
     """Return a JSON value with collections of its own.
 

@@ -78,7 +78,7 @@ class Problems:
         wrong = self.wrong_paths(value, shape, loc)
         if wrong is None:
             return value
-        return sound_part(value, shape, wrong) if isinstance(value, dict) else {}
+        return sound_part(value, wrong) if isinstance(value, dict) else {}
 
     def include(self, problems: Iterable[Problem]) -> None:
         """Note mistakes of another file, which this one names, each once."""

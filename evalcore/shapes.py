@@ -375,46 +375,10 @@ def known_keys(shape: Any, loc: Sequence[str | int]) -> tuple[str, ...]:
     return fields_of(shape)
 
 
-def sound_part(value: dict[str, Any], shape: Any, wrong: Sequence[Loc]) -> dict[str, Any]:
-    """Return a copy of a mapping of `shape` without what stands at the `wrong` paths.
-
-    A mapping that thereby lacks a key is left out as a whole, as far as it is not the outermost; so
-    is a list with a wrong member, whose other members would move.
-    """
-    while wrong:
-        rest = _without(value, wrong)
-        if rest == value:
-            break
-        value = rest
-        try:
-            adapter(shape).validate_python(value)
-        except ValidationError as error:
-            wrong = [loc for loc, _ in explain(error, value, shape)]
-        else:
-            break
-    return value
-
-
-def _without(value: dict[str, Any], wrong: Iterable[Loc]) -> dict[str, Any]:
-    copy = _copy(value)
-    for loc in wrong:
-        boxes = [copy]
-        for part in loc[:-1]:
-            inner = boxes[-1].get(part)
-            if not isinstance(inner, dict):
-                break
-            boxes.append(inner)
-        depth = len(boxes) - 1
-        if loc and loc[depth] in boxes[-1]:
-            del boxes[-1][loc[depth]]
-        elif depth:
-            boxes[-2].pop(loc[depth - 1], None)
-    return copy
-
-
-def _copy(value: dict[Any, Any]) -> dict[Any, Any]:
-    """Return a copy of the mappings in mappings; everything else is shared."""
-    return {key: _copy(item) if isinstance(item, dict) else item for key, item in value.items()}
+def sound_part(value: dict[str, Any], wrong: Sequence[Loc]) -> dict[str, Any]:
+    """Return a mapping without the members in which something is wrong."""
+    keys = {loc[0] for loc in wrong if loc}
+    return {key: member for key, member in value.items() if key not in keys}
 
 
 def _check_iterations(text: str) -> str:
@@ -588,7 +552,7 @@ def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str)
         read = adapter(model).validate_python(dict(written))
         return declared(**{name: getattr(read, name) for name in read.model_fields_set})
     except ValidationError as error:
-        mistakes = [_parameter_mistake(*each) for each in explain(error, written, model)]
+        mistakes = [parameter_mistake(*each) for each in explain(error, written, model)]
         # A misspelt key is the mistake, not what it leaves missing.
         unknown = [each for each in mistakes if each.startswith("unknown key")]
         raise ParameterError(f"{label}: {'; '.join(unknown or mistakes)}") from None
@@ -596,7 +560,8 @@ def read_declared(declared: type[_Made], written: Mapping[str, Any], label: str)
         raise ParameterError(f"{label}: {error}") from None
 
 
-def _parameter_mistake(loc: Loc, message: str) -> str:
+def parameter_mistake(loc: Loc, message: str) -> str:
+    """Return a mistake of `explain` as a clause that names the parameter."""
     if message.startswith("unknown key"):
         return message if " " in message.removeprefix("unknown key ") else f"{message} It has none."
     return f"'{path_text(loc)}'{'' if message.startswith(('is ', 'must ')) else ':'} {message}"

@@ -37,7 +37,6 @@ from evalcore.model.summary import (
     NO_SAMPLE,
     Counts,
     Extreme,
-    FailedAssertion,
     Failure,
     RequiredCase,
     RequiredFailure,
@@ -293,13 +292,7 @@ class Aggregates(AbstractContextManager["Aggregates"]):
         items that passed, and of more than `REPEATED_TEXT_ITEMS` items also the beginning of the
         output in each assertion that passed.
         """
-        passed_texts = passed_outputs or self._plan.items <= REPEATED_TEXT_ITEMS
-        self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
-        self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
-        self.connection.execute(f"SET VARIABLE passed_texts = {passed_texts}")
-        self.connection.execute("SET VARIABLE quarantined = $1::VARCHAR[]", [self._quarantined])
-        for rules in ("block_text", "beginning", "report_items"):
-            self._run(rules)
+        self._describe_items(passed_outputs=passed_outputs)
         if self.complete and self._plan.iterations == 1:
             result = self._run("report_single_items", variants=self._plan.variants)
         else:
@@ -308,6 +301,16 @@ class Aggregates(AbstractContextManager["Aggregates"]):
             result = self._run("report_cases", all=self.complete, most=most, iterations=iterations)
         while batch := result.fetchmany(1_000):
             yield [text for (text,) in batch]
+
+    def _describe_items(self, *, passed_outputs: bool) -> None:
+        """Make the view `report_items`."""
+        passed_texts = passed_outputs or self._plan.items <= REPEATED_TEXT_ITEMS
+        self.connection.execute(f"SET VARIABLE output_characters = {OUTPUT_CHARACTERS}")
+        self.connection.execute(f"SET VARIABLE passed_outputs = {passed_outputs}")
+        self.connection.execute(f"SET VARIABLE passed_texts = {passed_texts}")
+        self.connection.execute("SET VARIABLE quarantined = $1::VARCHAR[]", [self._quarantined])
+        for rules in ("block_text", "beginning", "report_items"):
+            self._run(rules)
 
     @property
     def complete(self) -> bool:
@@ -321,9 +324,14 @@ class Aggregates(AbstractContextManager["Aggregates"]):
     def failures(self, most: int) -> tuple[Failure, ...]:
         """Return the first work items that did not pass: errors, failed, blocked, the rest."""
         rows = self._rows("failures", most=most)
+        if not rows:
+            return ()
+        self._describe_items(passed_outputs=False)
+        numbers = ", ".join(str(item) for item, *_ in rows)
+        query = f"SELECT item, text FROM report_items WHERE item IN ({numbers})"  # noqa: S608 - numbers
+        texts = dict(self.connection.execute(query).fetchall())
         return tuple(
-            Failure._make((*row[:-2], tuple(FailedAssertion(*entry) for entry in row[-2]), row[-1]))
-            for row in rows
+            Failure(case, variant, orjson.loads(texts[item])) for item, case, variant in rows
         )
 
     def not_passed(self) -> tuple[str, ...]:

@@ -6,14 +6,13 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from math import fsum
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 from unicodedata import normalize
 
 import orjson
-from pydantic import Field, TypeAdapter, ValidationError, with_config
-from typing_extensions import TypedDict
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from evalcore.errors import ObjectNotFoundError, RunConflictError, UsageError
 from evalcore.model.annotation import AnswerForm, Label
@@ -28,6 +27,7 @@ _OBJECT: Final = re.compile(r"annotations/([^/]+)/([0-9a-f]{64})/([^/]+)-([1-9]\
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
+@with_config(ConfigDict(defer_build=True))
 @dataclass(frozen=True, slots=True)
 class LabelRecord:
     """One label of one annotator. `at` is ISO 8601 in UTC; `seconds` is how long it took.
@@ -36,11 +36,11 @@ class LabelRecord:
     records of an annotator on one content from 1; the highest one counts.
     """
 
-    annotator: str
+    annotator: Annotated[str, Field(min_length=1)]
     label: Label | None
     at: str
     comment: str | None = None
-    seconds: float | None = None
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     number: int = 1
 
     @property
@@ -96,40 +96,23 @@ def check_annotator(name: str) -> str:
     return stripped
 
 
-@with_config({"extra": "allow", "strict": True, "defer_build": True})
-class _StoredLabel(TypedDict):
-    label: str | int | None
-    comment: str | None
-    annotator: Annotated[str, Field(min_length=1)]
-    at: str
-    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-
-
-_STORED: Final[TypeAdapter[Any]] = TypeAdapter(_StoredLabel)
+_STORED: Final = TypeAdapter(LabelRecord)
 
 
 def encode_label(record: LabelRecord) -> bytes:
     """Return the object of a record: one line of JSON."""
-    fields = {
-        "label": record.label,
-        "comment": record.comment,
-        "annotator": record.annotator,
-        "at": record.at,
-        "seconds": record.seconds,
-    }
+    fields = {name: value for name, value in asdict(record).items() if name != "number"}
     return orjson.dumps(fields, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def decode_label(data: bytes, address: LabelAddress) -> LabelRecord:
     """Return the record of an object; raise `ValueError` with what is wrong with it."""
     try:
-        fields = _STORED.validate_python(orjson.loads(data))
+        record = _STORED.validate_json(data, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         field = ".".join(map(str, first["loc"]))
         raise ValueError(f"{field}: {first['msg']}" if field else first["msg"]) from error
-    names = ("annotator", "label", "at", "comment", "seconds")
-    record = LabelRecord(**{name: fields[name] for name in names})
     if suite_key(record.annotator) != address.annotator:
         raise ValueError(f"is the label of {quote(record.annotator)}, not of '{address.annotator}'")
     return replace(record, number=address.number)

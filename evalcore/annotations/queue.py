@@ -457,16 +457,3 @@ def question_agreements(contents: Iterable[LabelledContent]) -> tuple[QuestionAg
             )
         )
     return tuple(agreements)
-
-
-def labelled_contents(queue: AnnotationQueue) -> Iterator[LabelledContent]:
-    """Yield the contents of a run that have labels, as the store has them."""
-    for task in queue.tasks:
-        latest = latest_by_annotator(queue.book.content_records(task.key), task.form)
-        votes = {
-            name: record.label
-            for name, record in sorted(latest.items())
-            if record.label is not None
-        }
-        if votes:
-            yield LabelledContent(task.question, task.form.labels is None, votes)

@@ -169,10 +169,6 @@ def diff_command(earlier: str, later: str, store: str | None, as_json: bool) -> 
 )
 @click.option("--expect-output", is_flag=True, help="The captured output is given and expected.")
 @click.option("--reference-output", is_flag=True, help="The captured output is expected only.")
-@click.option(
-    "--mask", "personal", multiple=True, metavar="TEXT", help="Mask this text; repeatable."
-)
-@click.option("--tag", "tags", multiple=True, help="A tag of the cases; repeatable.")
 @click.option("--refuse", "refused", is_flag=True, help="Refuse them instead.")
 @store_option
 @json_option

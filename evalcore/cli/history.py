@@ -357,7 +357,9 @@ def _time(moment: datetime) -> str:
 
 @click.command()
 @click.argument("sql", required=False, metavar="[SQL]")
-@click.option("--format", "form", type=click.Choice(_FORMATS), help="[default: table]")
+@click.option(
+    "--format", "form", type=click.Choice(_FORMATS), help="How rows are written.  [default: table]"
+)
 @click.option("--json", "form", flag_value="json", help="The same as --format json.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write to this file.")
 @click.option(
@@ -453,10 +455,8 @@ def _show_schema(form: str) -> None:
             "row": table.row,
             "columns": [
                 {
-                    "name": column.name,
-                    "type": column.type,
-                    "unit": column.unit or None,
-                    "meaning": column.meaning,
+                    name: getattr(column, name) or None
+                    for name in ("name", "type", "unit", "meaning")
                 }
                 for column in table.columns
             ],

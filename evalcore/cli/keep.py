@@ -1,4 +1,4 @@
-"""`evalcore baseline`, `quarantine`, `recordings`, `workspaces`, `compact`: what a store keeps."""
+"""`evalcore baseline`, `quarantine`, `recordings`, `compact`: what a store keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from evalcore.cli.options import (
     json_option,
     load_plainly,
     run_argument,
-    settings,
     store_option,
     suite_name,
 )
@@ -43,14 +42,12 @@ from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import partial_reasons
 from evalcore.trust.text import sanitize_terminal
 from evalcore.wording import counted
-from evalcore.workspaces.folders import clean_workspaces, left_workspaces, workspaces_root
 
 if TYPE_CHECKING:
     from evalcore.history.compaction import Compacted
     from evalcore.model.run import Manifest
     from evalcore.storage.store import ObjectStore
 
-_SHOWN_CHARACTERS: Final = 60
 _MEGABYTE: Final = 1_000_000
 
 name_option = click.option(
@@ -363,20 +360,7 @@ def _summary(listed: Listed) -> dict[str, Any]:
         "size": len(listed.data),
         "outcome": "reply" if error is None else "error",
         "error": error,
-        "asked": _beginning(question.identity),
     }
-
-
-def _beginning(identity: Any) -> str:
-    """Return the first words of the last message, or of an HTTP request."""
-    messages = identity.get("messages")
-    last = messages[-1] if isinstance(messages, list) and messages else identity.get("parameters")
-    content = last.get("content") if isinstance(last, dict) else None
-    if isinstance(content, list):
-        content = next((part.get("value") for part in content if isinstance(part, dict)), None)
-    text = content if isinstance(content, str) else orjson.dumps(last).decode()
-    words = " ".join(text.split())
-    return words if len(words) <= _SHOWN_CHARACTERS else f"{words[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _summary_line(summary: dict[str, Any]) -> str:
@@ -387,42 +371,8 @@ def _summary_line(summary: dict[str, Any]) -> str:
     failure = f"  [{summary['error']}]" if summary["error"] else ""
     return (
         f"{key}  {summary['recorded_at'][:19]}  {summary['size']:>7} B  {who} "
-        f"#{summary['iteration']}.{summary['invocation']}{failure}  {summary['asked']}"
+        f"#{summary['iteration']}.{summary['invocation']}{failure}"
     )
-
-
-@click.group()
-def workspaces() -> None:
-    """List and remove the folders that tests worked in."""
-
-
-@workspaces.command("list")
-@json_option
-def list_workspaces(as_json: bool) -> None:
-    """List what is there: of running runs, of killed ones, kept by --keep-workspace."""
-    listed = list(left_workspaces(workspaces_root(settings().workspaces)))
-    lines = [f"{left.run}  {'in use' if left.in_use else 'left'}  {left.folder}" for left in listed]
-    emit([_workspace(left) for left in listed], as_json, lines)
-
-
-@workspaces.command("clean")
-@click.argument("run", required=False)
-@json_option
-def clean(run: str | None, as_json: bool) -> None:
-    """Remove what no process works in: of one RUN, or of all; end what still runs in it.
-
-    Also what --keep-workspace has kept.
-    """
-    removed = list(clean_workspaces(workspaces_root(settings().workspaces), run))
-    lines = [
-        f"{left.run}  {'cannot be removed' if left.folder.exists() else 'removed'}  {left.folder}"
-        for left in removed
-    ]
-    emit([_workspace(left) for left in removed], as_json, lines)
-
-
-def _workspace(left: Any) -> dict[str, Any]:
-    return {"run": left.run, "path": str(left.folder), "in_use": left.in_use}
 
 
 @click.command()

@@ -47,10 +47,7 @@ SECTIONS = {
     "Judge": {
         "regrade": ("running:regrade", "Grade a run's stored evidence again."),
         "annotate": ("people:annotate", "Answer the questions of a run."),
-        "annotations": (
-            "people:annotations_",
-            "Export and import labels; agreement of annotators.",
-        ),
+        "annotations": ("people:annotations_", "Export and import labels."),
         "judge": ("people:judge", "Compare a judge with the labels of people."),
         "assert": ("grade:assert_", "Grade single outputs: JSON lines in and out."),
         "decide": ("grade:decide", "Decide single gates: JSON lines in and out."),
@@ -60,7 +57,6 @@ SECTIONS = {
         "quarantine": ("keep:quarantine", "Exclude flaky cases from gates until a date."),
         "dataset": ("dataset:dataset", "Manage cases from files and real usage, in versions."),
         "recordings": ("keep:recordings", "Look at recordings and move them."),
-        "workspaces": ("keep:workspaces", "List and remove test workspaces."),
         "compact": ("keep:compact", "Compact history files; drop old results."),
     },
     "Serve": {

@@ -174,7 +174,14 @@ def override_options(command: F) -> F:
                 metavar="ID",
                 help=_only("this case"),
             ),
-            click.option("--cases", "case_lists", multiple=True, metavar="ID,ID", hidden=True),
+            click.option(
+                "--cases",
+                "case_lists",
+                multiple=True,
+                metavar="ID,ID",
+                hidden=True,
+                help=_only("these cases"),
+            ),
             click.option("--tag", "tags", multiple=True, help=_only("cases with this tag")),
             click.option(
                 "--exclude-tag",
@@ -185,7 +192,13 @@ def override_options(command: F) -> F:
             click.option("--gate", "gates", multiple=True, metavar="NAME=VALUE", help=_GATE_HELP),
             click.option("--baseline", metavar="NAME", help=_BASELINE_HELP),
             click.option("--threshold", type=NumberRange(0, 1), help="Instead of the suite's."),
-            click.option("-n", "--iterations", type=_IterationsType(), help=_ITERATIONS_HELP),
+            click.option(
+                "-n",
+                "--iterations",
+                type=_IterationsType(),
+                metavar="N|auto[:MAX]",
+                help=_ITERATIONS_HELP,
+            ),
             click.option(
                 "--stop-when-decided/--no-stop-when-decided", default=None, help=_STOP_HELP
             ),

@@ -9,7 +9,6 @@ import os
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -20,8 +19,6 @@ import orjson
 from evalcore.annotations.queue import (
     AnnotationQueue,
     AnnotationTask,
-    labelled_contents,
-    question_agreements,
 )
 from evalcore.annotations.transfer import COLUMNS, LabelImport, export_labels
 from evalcore.cli.options import (
@@ -182,7 +179,7 @@ def _now() -> str:
 
 @click.group("annotations")
 def annotations_() -> None:
-    """Labels of people: export them, import them, see how annotators agree."""
+    """Labels of people: export them, import them."""
 
 
 @annotations_.command("export")
@@ -226,20 +223,6 @@ def import_command(file: Path, store: str | None, as_json: bool) -> None:
     if done.outdated:
         text += f", {done.outdated} are older than what is stored"
     emit(done._asdict(), as_json, (text,))
-
-
-@annotations_.command("agreement")
-@run_argument
-@store_option
-@json_option
-def agreement_command(run_id: str, store: str | None, as_json: bool) -> None:
-    """Show how well annotators of RUN agree: Cohen's κ of two, Krippendorff's α of more."""
-    opened = chosen_store(store)
-    with AnnotationQueue(choose_run(opened, run_id)) as queue:
-        agreements = question_agreements(labelled_contents(queue))
-    messages = [agreement.message for agreement in agreements]
-    none = "no output of the run has labels of two annotators"
-    emit(list(map(asdict, agreements)), as_json, messages or (none,))
 
 
 def _is_csv(file: Path) -> bool:

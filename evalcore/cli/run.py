@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
 
 import click
 
 from evalcore.cli.options import (
     RunName,
     debug_option,
+    ended_by_interrupt,
     export_option,
     import_option,
     json_option,
     log_option,
     mode_option,
+    settings,
     store_option,
     suite_options,
     verbose_option,
 )
-from evalcore.isolation.mode import ISOLATIONS
+from evalcore.errors import UsageError
+from evalcore.isolation.mode import Isolation
 from evalcore.model.mode import HISTORY, Mode
 
 _WORDS: Final = "evalcore.words"
 _MOST_WORKERS: Final = 64
+_MOST_NAMES: Final = 5
 _GROUPS: Final = {
     "Choose": "format_ script target variants cases tags excluded failed resume",
     "Decide": "gates baseline threshold iterations stop_when_decided strict",
@@ -68,7 +77,6 @@ class _RunCommand(click.Command):
 def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | None) -> Any:
     if not text:
         return ()
-    from evalcore.errors import UsageError
     from evalcore.report.registry import parse_forms
 
     try:
@@ -94,7 +102,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @click.option(
     "--watch",
     is_flag=True,
-    help="Run again when a file changes that the run is made from, with --reuse.",
+    help="Run again with --reuse when a file changes here or beside a suite.",
 )
 @click.option("--prefect", is_flag=True, help="Execute through Prefect.")
 @click.option(
@@ -105,6 +113,7 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @click.option(
     "--workers",
     type=_Workers(),
+    metavar="N|auto",
     help="Processes that share the run; auto: one for each core where many items wait for nothing, "
     "else none besides this one.  [auto]",
 )
@@ -119,12 +128,12 @@ def _report_forms(_ctx: click.Context, _option: click.Parameter, text: str | Non
 @click.option(
     "--keep-workspace",
     is_flag=True,
-    help="Keep test workspaces; `evalcore workspaces` shows them.",
+    help="Keep test workspaces.",
 )
 @import_option
 @click.option(
     "--isolation",
-    type=click.Choice(ISOLATIONS),
+    type=click.Choice([str(each) for each in Isolation]),
     help="Where the suite's Python runs: worker processes, or this one.  [process]",
 )
 @click.option(
@@ -144,12 +153,39 @@ def run(**flags: Any) -> int:
     prevented the decision or the run was stopped. An interrupt ends --watch with 130.
     """
     if flags.pop("watch"):
-        from evalcore.cli.watch import watch_command
-
-        return watch_command(flags, click.get_current_context().meta[_WORDS])
+        _watch(flags, click.get_current_context().meta[_WORDS])
     from evalcore.cli.running import run_command
 
     return int(run_command(flags))
+
+
+def _watch(flags: dict[str, Any], words: Sequence[str]) -> NoReturn:
+    """Run at once and after each change, in a process of its own each time, until interrupted."""
+    from watchfiles import DefaultFilter, watch
+
+    from evalcore.cli.output import say
+
+    if flags["resume"] is not None:
+        raise UsageError("--watch runs suite files; it takes no --resume")
+    if not flags["suites"]:
+        raise UsageError("name at least one suite file: evalcore run SUITE… --watch")
+    folders = {Path.cwd(), *(Path(suite).resolve().parent for suite in flags["suites"])}
+    written = [Path(flags["store"] or settings().store), *flags["exports"]]
+    watched = DefaultFilter(ignore_paths=[path.resolve() for path in written])
+    flags_of_rounds = [word for word in words if word != "--watch"]
+    command = [sys.executable, "-P", "-m", "evalcore", "run", "--reuse", *flags_of_rounds]
+    with ended_by_interrupt():
+        while True:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+            try:
+                process.wait()
+            except KeyboardInterrupt:
+                process.wait()  # a terminal interrupts it, too: it stores what it has
+                raise
+            click.echo("watching; Ctrl-C ends", err=True)
+            changes = next(watch(*folders, watch_filter=watched, ignore_permission_denied=True))
+            names = sorted(os.path.relpath(path) for _, path in changes)
+            say(f"{', '.join(names[:_MOST_NAMES])} changed", err=True)
 
 
 _RECORD_FLAGS: Final = {"mode": Mode.RECORD.value, "resume": None, "watch": False}

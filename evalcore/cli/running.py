@@ -226,7 +226,7 @@ def _tell(line: str) -> None:
 class RunOptions:
     """How runs are executed and shown: flags of `evalcore run` by their names.
 
-    `reuse` says where evidence is taken from. `observe` is called with each run that has ended.
+    `reuse` says where evidence is taken from.
     """
 
     as_json: bool
@@ -242,7 +242,6 @@ class RunOptions:
     exports: Sequence[Path] = ()
     detail: bool = False
     isolation: str | None = None
-    observe: Callable[[RunView], None] | None = None
 
     def policy(self, suite: Suite) -> ImportPolicy:
         """Return what a suite may import: what is below its folder or this one, or is allowed."""
@@ -277,15 +276,10 @@ class SignalStopper(Stopper):
         self.stop()
 
 
-def run_command(
-    flags: dict[str, Any], observe: Callable[[RunView], None] | None = None
-) -> ExitCode:
-    """Run or resume what the flags of `evalcore run` name; return the exit code.
-
-    `observe` is called with each run that has ended.
-    """
+def run_command(flags: dict[str, Any]) -> ExitCode:
+    """Run or resume what the flags of `evalcore run` name; return the exit code."""
     own = {each.name: flags.pop(each.name) for each in fields(RunOptions) if each.name in flags}
-    options = RunOptions(**own, observe=observe)
+    options = RunOptions(**own)
     if options.runner is not None and not options.prefect:
         raise UsageError("--runner requires --prefect")
     paths, failed, resume = flags.pop("suites"), flags.pop("failed"), flags.pop("resume")
@@ -441,8 +435,6 @@ def _execute(
         decision = _show_and_export(view, options, append=append)
         if not options.prefect:  # else the flow has told
             _notify(view)
-        if options.observe is not None:
-            options.observe(view)
         return decision
 
 

@@ -48,6 +48,7 @@ from evalcore.storage.runs import (
     read_figures,
 )
 from evalcore.trust.plan_keys import read_plan_keys
+from evalcore.viewer.catalogue import duration_s
 from evalcore.wording import counted
 
 if TYPE_CHECKING:
@@ -120,18 +121,9 @@ def _entries(
         yield manifest_facts(run) | {
             "planned": run.is_planned,
             "interrupted": is_interrupted(open_run(store, run.suite, run.id), run, now=now),
-            "duration_s": _duration_s(run),
+            "duration_s": duration_s(run),
             **figures._asdict(),
         }
-
-
-def _duration_s(run: Manifest) -> float | None:
-    if run.ended_at is None:
-        return None
-    started = datetime.fromisoformat(run.started_at or run.created_at)
-    took = datetime.fromisoformat(run.ended_at) - started
-    # The clocks of two machines may have given the beginning and the end.
-    return max(0.0, round(took.total_seconds(), 3))
 
 
 def _lines(entries: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -150,14 +142,14 @@ def _line(entry: dict[str, Any]) -> str:
     def shown(key: str, form: str) -> str:
         return "–" if entry[key] is None else format(entry[key], form)
 
-    duration_s = entry["duration_s"]
+    took_s = entry["duration_s"]
     return _ROW.format(
         entry["id"],
         "interrupted" if entry["interrupted"] else outcome,
         entry["items"],
         shown("score", ".4f"),
         shown("pass_rate", ".1%"),
-        "–" if duration_s is None else duration_text(duration_s),
+        "–" if took_s is None else duration_text(took_s),
         shown("cost_usd", ",.4f"),
         f"{entry['suite']}{part}",
     )

@@ -21,7 +21,7 @@ from evalcore.cli.options import (
     settings,
     store_option,
 )
-from evalcore.cli.output import emit, say
+from evalcore.cli.output import say
 from evalcore.errors import ExitCode, StoreError, UsageError
 from evalcore.wording import counted
 
@@ -41,19 +41,12 @@ database_option = click.option(
 )
 
 
-@click.group(invoke_without_command=True)
+@click.command()
 @click.option("--host", default="127.0.0.1", help="The address to listen on.  [127.0.0.1]")
 @click.option("--port", default=8321, type=click.IntRange(0, 65535), help="The port.  [8321]")
 @store_option
 @database_option
 @click.option("--insecure", is_flag=True, help="Without tokens; on a loopback address only.")
-@click.option(
-    "--allowed-host",
-    "allowed_hosts",
-    multiple=True,
-    metavar="NAME",
-    help="A further name of this machine, with --insecure; repeatable.",
-)
 @click.option(
     "--rate",
     "requests_per_second",
@@ -67,34 +60,15 @@ database_option = click.option(
     type=click.IntRange(1, 64),
     help="How many runs of evals, and of workflows, it executes at once.  [4]",
 )
-@click.pass_context
-def serve(context: click.Context, /, database: str, **options: Any) -> None:
+def serve(**options: Any) -> None:
     """Serve saved evals over REST until stopped; API documents at /docs."""
     from evalcore.service.serve import ServeOptions
     from evalcore.service.serve import serve as serve_until_stopped
 
-    if context.invoked_subcommand is not None:
-        context.obj = database
-        return
     if not options["insecure"]:
         _require_extra()
     with ended_by_interrupt():
-        serve_until_stopped(ServeOptions(database=database, **options), settings())
-
-
-@serve.command("migrate")
-@click.pass_obj
-def migrate(database: str) -> None:
-    """Bring the database to the present form of its tables, and end."""
-    from evalcore.service.db import open_database, upgrade
-
-    async def run() -> None:
-        opened = open_database(database)
-        await upgrade(opened)
-        await opened.close()
-
-    asyncio.run(run())
-    click.echo("the database is up to date")
+        serve_until_stopped(ServeOptions(**options), settings())
 
 
 @click.group()
@@ -324,50 +298,6 @@ def list_results(client: Client, run_id: str, as_json: bool) -> None:
         failure = None if row.assertion_result is None else row.assertion_result.failure
         reason = "" if failure is None else f"  {failure.message}"
         say(f"{row.id}  {row.eval_id}  {row.verdict or row.lifecycle.status}{reason}")
-
-
-@evals.command("export")
-@_workflow_argument
-@click.option(
-    "-o",
-    "--output",
-    metavar="FILE",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write to FILE: JSON if it ends in .json, else YAML.",
-)
-@_pass_client
-def export_evals(client: Client, workflow_id: str, output: Path | None) -> None:
-    """Write a workflow and its saved evals as a file that `evalcore run` executes."""
-    from evalcore.formats.saved_evals import file_of, saved_evals_text
-
-    exported = client.workflows.export(workflow_id)
-    content = file_of(exported.name, exported.workflow, exported.evals)
-    text = saved_evals_text(content, as_json=output is not None and output.suffix == ".json")
-    if output is None:
-        click.echo(text, nl=False)
-        return
-    output.write_text(text, "utf-8")
-    click.echo(f"{output}: {counted(len(exported.evals), 'eval')}")
-
-
-@evals.command("import")
-@_file_argument
-@click.option("--workflow", "workflow_id", metavar="ID", help="Import into this workflow.")
-@click.option("--dry-run", is_flag=True, help="Only print what would change.")
-@json_option
-@_pass_client
-def import_evals(
-    client: Client, file: Path, workflow_id: str | None, dry_run: bool, as_json: bool
-) -> None:
-    """Create or update the workflow and the evals of FILE; a second time changes nothing."""
-    from evalcore.client.imports import Import
-    from evalcore.formats.saved_evals import read_saved_evals
-
-    for change in Import(client, read_saved_evals(file), dry_run).run(workflow_id):
-        fields = f" ({', '.join(change.fields)})" if change.fields else ""
-        identity = f"  {change.id}" if change.id else ""
-        line = f"{change.resource} {change.name}: {change.action}{fields}{identity}"
-        emit(change._asdict(), as_json, (line,))
 
 
 def _body(shape: type[BaseModel], file: Path) -> dict[str, Any]:

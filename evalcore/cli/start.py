@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 import click
 import orjson
@@ -24,54 +24,28 @@ _TEMPLATES: Final = Path(__file__).parent / "starters"
 _SUITE: Final = "<name>.eval.yaml"
 
 
-class Starter(NamedTuple):
-    """What a suite of a format evaluates; its templates by the names of the files made of them.
-
-    The first file is the suite. `schema` says whether a JSON Schema stands beside it.
-    """
-
-    about: str
-    files: Mapping[str, str]
-    schema: bool = True
-
-
-STARTERS: Final[Mapping[str, Starter]] = {
-    Format.TEST_FILE: Starter(
-        "answers of a model, a program or a Python function to a list of questions",
-        {_SUITE: "suite.eval.yaml", "<module>_target.py": "target.py.txt"},
-    ),
-    Format.SUITE: Starter(
-        "variants of a Python workflow, compared case by case",
-        {_SUITE: "suite.eval.yaml", "<module>_flow.py": "flow.py.txt"},
-    ),
-    PYTHON: Starter(
-        "the same, the suite itself written in Python",
-        {"<module>.py": "suite.py.txt", "<module>_flow.py": "flow.py.txt"},
-        schema=False,
-    ),
-    Format.WORKFLOW_HARNESS: Starter(
-        "a workflow file, its blocks run by the engine", {_SUITE: "suite.eval.yaml"}
-    ),
-    Format.SCRIPT_SUITE: Starter("statements that compute a score", {_SUITE: "suite.eval.yaml"}),
-    Format.WORKFLOW_EVALS: Starter(
-        "single blocks of a workflow with saved inputs", {_SUITE: "suite.eval.yaml"}
-    ),
+STARTERS: Final[Mapping[str, Mapping[str, str]]] = {
+    Format.TEST_FILE: {_SUITE: "suite.eval.yaml", "<module>_target.py": "target.py.txt"},
+    Format.SUITE: {_SUITE: "suite.eval.yaml", "<module>_flow.py": "flow.py.txt"},
+    PYTHON: {"<module>.py": "suite.py.txt", "<module>_flow.py": "flow.py.txt"},
+    Format.WORKFLOW_HARNESS: {_SUITE: "suite.eval.yaml"},
+    Format.SCRIPT_SUITE: {_SUITE: "suite.eval.yaml"},
+    Format.WORKFLOW_EVALS: {_SUITE: "suite.eval.yaml"},
 }
-"""The formats in the order in which `evalcore init` offers them."""
+"""The templates of each format by the names of the files made of them; the first is the suite."""
 
 
 def starter_files(format_: str, name: str) -> dict[str, bytes]:
     """Return the files of a starter by their names; the first is the suite."""
-    starter = STARTERS[format_]
 
     def filled(text: str) -> str:
         return text.replace("<name>", name).replace("<module>", name.replace("-", "_"))
 
     files = {
         filled(file): filled((_TEMPLATES / format_ / template).read_text("utf-8")).encode()
-        for file, template in starter.files.items()
+        for file, template in STARTERS[format_].items()
     }
-    if starter.schema:
+    if format_ != PYTHON:
         from evalcore.formats.registry import json_schema
 
         schema = orjson.dumps(json_schema(format_), option=orjson.OPT_INDENT_2)
@@ -80,38 +54,36 @@ def starter_files(format_: str, name: str) -> dict[str, bytes]:
 
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9]*(?:[_-][a-z0-9]+)*")
-_DEFAULT_NAME: Final = "quickstart"
 
 
 @click.command()
 @click.argument("folder", default=".", metavar="[FOLDER]")
-@click.option("--format", "format_", metavar="FORMAT", help=f"One of {', '.join(STARTERS)}.")
-@click.option("--name", metavar="NAME", help="The suite's name, and that of its file.")
-def init(folder: str, format_: str | None, name: str | None) -> None:
+@click.option(
+    "--format",
+    "format_",
+    default=Format.TEST_FILE.value,
+    show_default=True,
+    metavar="FORMAT",
+    help=f"One of {', '.join(STARTERS)}.",
+)
+@click.option(
+    "--name",
+    default="quickstart",
+    show_default=True,
+    metavar="NAME",
+    help="The suite's name, and that of its file.",
+)
+def init(folder: str, format_: str, name: str) -> None:
     """Write a small suite to FOLDER that runs without a key or a server.
 
-    Asks for the format and the name on a terminal. Elsewhere --format is required, and the name is
-    quickstart by default. No file is overwritten. A YAML suite names its JSON Schema, which stands
-    beside it, for editors.
+    No file is overwritten. A YAML suite names its JSON Schema, which stands beside it, for editors.
     """
-    asks = sys.stdin.isatty() and sys.stderr.isatty()
-    if format_ is None:
-        if not asks:
-            raise UsageError(
-                "there is no terminal to ask on: --format required, as in "
-                f"evalcore init --format test-file --name {_DEFAULT_NAME}"
-            )
-        format_ = _ask_format()
     if format_ not in STARTERS:
         raise UsageError(f"--format: unknown format '{format_}'; formats: {', '.join(STARTERS)}")
-    if name is None:
-        name = _DEFAULT_NAME
-        if asks:
-            name = click.prompt("Name of the suite", default=_DEFAULT_NAME, err=True)
     if _NAME.fullmatch(name) is None:
         raise UsageError(
             f"--name: {name!r} is no name of a suite; write lower-case letters, digits, - and _, "
-            f"as in {_DEFAULT_NAME}"
+            "as in quickstart"
         )
     if name.replace("-", "_") in sys.stdlib_module_names:
         raise UsageError(f"--name: Python's standard library has a module {name}; write another")
@@ -123,17 +95,6 @@ def init(folder: str, format_: str | None, name: str | None) -> None:
     click.echo("next:", err=True)
     suite = shlex.quote(os.path.normpath(next(iter(files))))
     click.echo(f"evalcore run {suite}\nevalcore report latest --verbose")
-
-
-def _ask_format() -> str:
-    formats = list(STARTERS)
-    click.echo("What do you evaluate?", err=True)
-    for number, (format_, starter) in enumerate(STARTERS.items(), 1):
-        click.echo(f"  {number}  {format_:17} {starter.about}", err=True)
-    number = click.prompt(
-        "Number", default=1, type=click.IntRange(1, len(formats)), show_default=True, err=True
-    )
-    return formats[number - 1]
 
 
 def _write(files: Mapping[Path, bytes], instead: str, *, force: bool = False) -> None:

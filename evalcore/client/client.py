@@ -15,7 +15,6 @@ from evalcore.service.models import (
     CreateEval,
     CreateEvalRun,
     CreateWorkflow,
-    ExportedWorkflow,
     Page,
     RegisteredWorkflow,
     StartWorkflowRun,
@@ -112,6 +111,10 @@ class Client:
             detail = answer.text[:500]
         raise ServiceRefusedError(answer.status_code, detail)
 
+    def one(self, kind: type[Model], method: str, path: str, **request: Any) -> Model:
+        """Return what a request is answered with; keywords as for `send`."""
+        return kind.model_validate_json(self.send(method, path, **request))
+
     def every(self, path: str, kind: type[Model], query: Mapping[str, Any]) -> Iterator[Model]:
         """Yield every row of a list, the newest first."""
         page_of: Any = Page[kind]  # type: ignore[valid-type]
@@ -135,7 +138,8 @@ class Workflows(_Resource):
 
     def create(self, **fields: Any) -> RegisteredWorkflow:
         """Register a workflow."""
-        return self._send("POST", _WORKFLOWS, CreateWorkflow.model_validate(fields))
+        body = CreateWorkflow.model_validate(fields)
+        return self._client.one(RegisteredWorkflow, "POST", _WORKFLOWS, body=body)
 
     def list(self) -> Iterator[RegisteredWorkflow]:
         """Yield the workflows."""
@@ -143,32 +147,23 @@ class Workflows(_Resource):
 
     def get(self, workflow_id: str, version_id: str | None = None) -> RegisteredWorkflow:
         """Return a workflow at its draft or another version."""
-        query = {"version_id": version_id}
-        content = self._client.send("GET", f"{_WORKFLOWS}/{workflow_id}", query=query)
-        return RegisteredWorkflow.model_validate_json(content)
-
-    def export(self, workflow_id: str) -> ExportedWorkflow:
-        """Return a workflow's draft and all of its evals."""
-        content = self._client.send("GET", f"{_WORKFLOWS}/{workflow_id}/export")
-        return ExportedWorkflow.model_validate_json(content)
+        path, query = f"{_WORKFLOWS}/{workflow_id}", {"version_id": version_id}
+        return self._client.one(RegisteredWorkflow, "GET", path, query=query)
 
     def update_draft(self, workflow_id: str, **fields: Any) -> RegisteredWorkflow:
         """Replace the draft of a workflow."""
-        body = UpdateDraft.model_validate(fields)
-        return self._send("PUT", f"{_WORKFLOWS}/{workflow_id}/draft", body)
+        path, body = f"{_WORKFLOWS}/{workflow_id}/draft", UpdateDraft.model_validate(fields)
+        return self._client.one(RegisteredWorkflow, "PUT", path, body=body)
 
     def publish(self, workflow_id: str) -> RegisteredWorkflow:
         """Publish the draft."""
-        return self._send("POST", f"{_WORKFLOWS}/{workflow_id}/publish")
+        path = f"{_WORKFLOWS}/{workflow_id}/publish"
+        return self._client.one(RegisteredWorkflow, "POST", path)
 
     def run(self, workflow_id: str, **fields: Any) -> WorkflowRun:
         """Run a workflow."""
-        body = StartWorkflowRun.model_validate(fields)
-        content = self._client.send("POST", f"{_WORKFLOWS}/{workflow_id}/runs", body=body)
-        return WorkflowRun.model_validate_json(content)
-
-    def _send(self, method: str, path: str, body: BaseModel | None = None) -> RegisteredWorkflow:
-        return RegisteredWorkflow.model_validate_json(self._client.send(method, path, body=body))
+        path, body = f"{_WORKFLOWS}/{workflow_id}/runs", StartWorkflowRun.model_validate(fields)
+        return self._client.one(WorkflowRun, "POST", path, body=body)
 
 
 class WorkflowRuns(_Resource):
@@ -176,9 +171,7 @@ class WorkflowRuns(_Resource):
 
     def get(self, run_id: str) -> WorkflowRun:
         """Return a run of a workflow."""
-        return WorkflowRun.model_validate_json(
-            self._client.send("GET", f"{_WORKFLOWS}/runs/{run_id}")
-        )
+        return self._client.one(WorkflowRun, "GET", f"{_WORKFLOWS}/runs/{run_id}")
 
     def steps(self, run_id: str) -> Iterator[WorkflowStep]:
         """Yield the steps of a run."""
@@ -194,7 +187,8 @@ class Evals(_Resource):
 
     def create(self, **fields: Any) -> WorkflowEval:
         """Save an eval."""
-        return self._send("POST", _EVALS, CreateEval.model_validate(fields))
+        body = CreateEval.model_validate(fields)
+        return self._client.one(WorkflowEval, "POST", _EVALS, body=body)
 
     def list(self, workflow_id: str, **query: Any) -> Iterator[WorkflowEval]:
         """Yield the evals of a workflow."""
@@ -202,18 +196,16 @@ class Evals(_Resource):
 
     def get(self, eval_id: str) -> WorkflowEval:
         """Return an eval."""
-        return self._send("GET", f"{_EVALS}/{eval_id}")
+        return self._client.one(WorkflowEval, "GET", f"{_EVALS}/{eval_id}")
 
     def update(self, eval_id: str, **fields: Any) -> WorkflowEval:
         """Change an eval."""
-        return self._send("PATCH", f"{_EVALS}/{eval_id}", UpdateEval.model_validate(fields))
+        body = UpdateEval.model_validate(fields)
+        return self._client.one(WorkflowEval, "PATCH", f"{_EVALS}/{eval_id}", body=body)
 
     def delete(self, eval_id: str) -> None:
         """Delete an eval; its results stay."""
         self._client.send("DELETE", f"{_EVALS}/{eval_id}")
-
-    def _send(self, method: str, path: str, body: BaseModel | None = None) -> WorkflowEval:
-        return WorkflowEval.model_validate_json(self._client.send(method, path, body=body))
 
 
 class EvalRuns(_Resource):
@@ -223,8 +215,8 @@ class EvalRuns(_Resource):
         """Run evals; the same key gives the same run."""
         headers = {} if idempotency_key is None else {"Idempotency-Key": idempotency_key}
         body = CreateEvalRun.model_validate(fields)
-        content = self._client.send("POST", f"{_EVALS}/runs", body=body, headers=headers)
-        return WorkflowEvalRun.model_validate_json(content)
+        path = f"{_EVALS}/runs"
+        return self._client.one(WorkflowEvalRun, "POST", path, body=body, headers=headers)
 
     def list(self, **query: Any) -> Iterator[WorkflowEvalRun]:
         """Yield runs."""
@@ -232,14 +224,11 @@ class EvalRuns(_Resource):
 
     def get(self, run_id: str) -> WorkflowEvalRun:
         """Return a run."""
-        return WorkflowEvalRun.model_validate_json(
-            self._client.send("GET", f"{_EVALS}/runs/{run_id}")
-        )
+        return self._client.one(WorkflowEvalRun, "GET", f"{_EVALS}/runs/{run_id}")
 
     def cancel(self, run_id: str) -> WorkflowEvalRun:
         """Cancel a run."""
-        content = self._client.send("POST", f"{_EVALS}/runs/{run_id}/cancel")
-        return WorkflowEvalRun.model_validate_json(content)
+        return self._client.one(WorkflowEvalRun, "POST", f"{_EVALS}/runs/{run_id}/cancel")
 
     def wait(self, run_id: str) -> WorkflowEvalRun:
         """Return a run once it has ended."""
@@ -255,8 +244,7 @@ class Results(_Resource):
 
     def get(self, result_id: str) -> WorkflowEvalResult:
         """Return a result."""
-        content = self._client.send("GET", f"{_EVALS}/results/{result_id}")
-        return WorkflowEvalResult.model_validate_json(content)
+        return self._client.one(WorkflowEvalResult, "GET", f"{_EVALS}/results/{result_id}")
 
 
 def _ended(read: Callable[[], Run]) -> Run:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections import defaultdict
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
 
 from evalcore.datasets.pending import PendingCapture, PendingReader
 from evalcore.datasets.store import (
@@ -22,14 +19,11 @@ from evalcore.storage.store import ObjectStore
 _LONGEST_TEXT: Final = 4_000
 _MOST_SHINGLES: Final = 512
 _MOST_CANDIDATES: Final = 16
+# Words that more texts have do not tell them apart.
+_MOST_HAVING: Final = 64
 _LEAST_SHARED: Final = 0.4
-_BANDS: Final = 21
-_ROWS: Final = 3
-_PRIME: Final = np.uint64((1 << 31) - 1)
 _WORD: Final = re.compile(r"[^\W_]+")
 _NUMBER: Final = re.compile(r"\d+")
-
-Minima = NDArray[np.uint64]
 
 
 class Cluster(NamedTuple):
@@ -45,21 +39,19 @@ class Cluster(NamedTuple):
 
 def cluster_captures(captures: Sequence[PendingCapture]) -> tuple[Cluster, ...]:
     """Return the captures in clusters, the most frequent first; every capture is in one."""
-    factors, offsets = _permutations()
     clusters: list[list[PendingCapture]] = []
     leaders: list[frozenset[int]] = []
-    buckets: dict[tuple[int, bytes], list[int]] = defaultdict(list)
+    having: dict[int, list[int]] = defaultdict(list)
     for capture in captures:
         shingles = _shingles(text_of_input(capture.input))
-        minima = _minima(shingles, factors, offsets)
-        bands = [(band, row.tobytes()) for band, row in enumerate(minima.reshape(_BANDS, _ROWS))]
-        number = _nearest(shingles, bands, buckets, leaders)
+        number = _nearest(shingles, having, leaders)
         if number is None:
             number = len(clusters)
             clusters.append([])
             leaders.append(shingles)
-            for band in bands:
-                buckets[band].append(number)
+            for shingle in shingles:
+                if len(having[shingle]) < _MOST_HAVING:
+                    having[shingle].append(number)
         clusters[number].append(capture)
     ordered = [Cluster(tuple(sorted(each, key=_most_frequent_first))) for each in clusters]
     return tuple(sorted(ordered, key=lambda cluster: (-cluster.times, cluster.captures[0].at)))
@@ -90,34 +82,18 @@ def _shingles(text: str) -> frozenset[int]:
     return frozenset(zlib.crc32(shingle.encode("utf-8", "replace")) for shingle in chosen)
 
 
-def _permutations() -> tuple[Minima, Minima]:
-    """Return factors and offsets of the hash functions, the same in every process."""
-    random = np.random.default_rng(16)
-    size = (_BANDS * _ROWS, 1)
-    return (
-        random.integers(1, int(_PRIME), size, dtype=np.uint64),
-        random.integers(0, int(_PRIME), size, dtype=np.uint64),
-    )
-
-
-def _minima(shingles: frozenset[int], factors: Minima, offsets: Minima) -> Minima:
-    values = np.fromiter(shingles, dtype=np.uint64, count=len(shingles)) % _PRIME
-    minima: Minima = ((factors * values + offsets) % _PRIME).min(axis=1)
-    return minima
-
-
 def _nearest(
     shingles: frozenset[int],
-    bands: Sequence[tuple[int, bytes]],
-    buckets: dict[tuple[int, bytes], list[int]],
+    having: Mapping[int, Sequence[int]],
     leaders: Sequence[frozenset[int]],
 ) -> int | None:
-    """Return the cluster that shares the most with a text; None if none shares enough."""
-    candidates: dict[int, None] = {}
-    for band in bands:
-        candidates.update(dict.fromkeys(buckets.get(band, ())[:_MOST_CANDIDATES]))
+    """Return the cluster that shares the most with a text; None if none shares enough.
+
+    `having` are the clusters whose leaders have a shingle.
+    """
+    shared = Counter(number for shingle in shingles for number in having.get(shingle, ()))
     best, best_share = None, _LEAST_SHARED
-    for number in list(candidates)[:_MOST_CANDIDATES]:
+    for number, _ in shared.most_common(_MOST_CANDIDATES):
         leader = leaders[number]
         share = len(shingles & leader) / len(shingles | leader)
         if share >= best_share:

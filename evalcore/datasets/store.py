@@ -318,7 +318,7 @@ class Committed(NamedTuple):
 
 @dataclass(frozen=True)
 class DatasetChange:
-    """What a new version changes: cases to add or replace by their id, ids to remove.
+    """What a new version changes: cases to add or replace by their id.
 
     `lines` are the encoded cases by their ids. `captures` are the captures that the change decides
     on. An existing case with an id of `unchanging` stays as it is.
@@ -328,7 +328,6 @@ class DatasetChange:
     origin: str
     lines: Mapping[str, bytes] = field(default_factory=dict)
     captures: tuple[str, ...] = ()
-    removed: frozenset[str] = frozenset()
     unchanging: frozenset[str] = frozenset()
 
 
@@ -364,13 +363,13 @@ def _try(store: ObjectStore, dataset: StoredDataset, change: DatasetChange) -> C
     for part in () if dataset.newest is None else dataset.newest.parts:
         existing = part_lines(store, part)
         current = existing
-        if lines or change.removed:
+        if lines:
             current = list(_merged(existing, lines, change, counts))
         if current == existing:
             writer.keep(part, existing)
         else:
             writer.add(current)
-    if not (lines or counts["replaced"] or counts["removed"] or change.captures):
+    if not (lines or counts["replaced"] or change.captures):
         return Committed(None, unchanged=counts["unchanged"])
     added = len(lines)
     writer.add(lines.values())
@@ -396,9 +395,6 @@ def _merged(
     """Yield a part's lines with the changes; those of `lines` that are used leave it."""
     for line in existing:
         identity = orjson.loads(line)["id"]
-        if identity in change.removed:
-            counts["removed"] += 1
-            continue
         changed = lines.pop(identity, None)
         if changed is None:
             yield line

@@ -10,13 +10,13 @@ from __future__ import annotations
 import asyncio
 import atexit
 import logging
+import pickle
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager, suppress
-from datetime import date, datetime, timedelta
-from datetime import time as day_time
-from decimal import Decimal
+from base64 import b85decode, b85encode
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from functools import cache
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final
 
 from evalcore.errors import TargetError
@@ -46,18 +46,10 @@ _MEMORY: Final = 1 << 30
 _log: Final = logging.getLogger("evalcore.expressions")
 _UNKNOWN: Final = re.compile(r"no variable '(\w+)'")
 _MOST_RECORDS: Final = 1_000
-_TAG: Final = "\0"
-_COLLECTIONS: Final[Mapping[str, Callable[[list[Any]], Any]]] = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-    "range": lambda values: range(*values),
-    "date": lambda values: date.fromisoformat(*values),
-    "datetime": lambda values: datetime.fromisoformat(*values),
-    "time": lambda values: day_time.fromisoformat(*values),
-    "timedelta": lambda values: timedelta(*values),
-    "Decimal": lambda values: Decimal(*values),
+_PLAIN: Final = {
+    "builtins": ("set", "frozenset", "range"),
+    "datetime": ("date", "datetime", "time", "timedelta", "timezone"),
+    "decimal": ("Decimal",),
 }
 
 
@@ -82,11 +74,7 @@ def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
     if most and all(type(value) in SCALARS or _is_data(value, most) for value in used.values()):
         with suppress(UnboundedError):
             return evaluate(code, used)
-    try:
-        for value in used.values():
-            size_of(value)
-    except (LimitError, TypeError) as error:
-        raise failure_of(error, source) from None
+    _check_data(used, source)
     from evalcore.isolation.pool import Job
 
     job = Job("evalcore.expressions.limits:evaluate_in_worker", (code.source, used))
@@ -101,6 +89,15 @@ def _value_of(code: Code, scope: Mapping[str, Any]) -> Any:
     for name, new in changed.items():
         _replace(scope[name], new)
     return value
+
+
+def _check_data(used: Mapping[str, Any], source: str) -> None:
+    """Raise `ExpressionError` for a variable that is no plain data, or too large."""
+    try:
+        for value in used.values():
+            size_of(value)
+    except (LimitError, TypeError) as error:
+        raise failure_of(error, source) from None
 
 
 def _is_data(value: Any, most: int) -> bool:
@@ -120,39 +117,24 @@ def _replace(old: Any, new: Any) -> None:
         old.update(new)
 
 
-def encode(value: Any) -> Any:
-    """Return plain data as JSON values."""
-    kind = type(value)
-    if kind in SCALARS:
-        return value
-    if kind is list:
-        return [encode(each) for each in value]
-    if kind is dict:
-        if all(type(key) is str and key != _TAG for key in value):
-            return {key: encode(each) for key, each in value.items()}
-        return {_TAG: "dict", "of": [[encode(k), encode(each)] for k, each in value.items()]}
-    if kind is range:
-        members: list[Any] = [value.start, value.stop, value.step]
-    elif kind is timedelta:
-        members = [value.days, value.seconds, value.microseconds]
-    elif kind is Decimal:
-        members = [str(value)]
-    elif isinstance(value, (date, day_time)):
-        members = [value.isoformat()]
-    else:
-        members = [encode(each) for each in value]
-    return {_TAG: kind.__name__, "of": members}
+class _Reader(pickle.Unpickler):
+    """Reads what a process answers in which a file's text ran: plain data, and no other class."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        """Return one of the classes of plain data."""
+        if name not in _PLAIN.get(module, ()):
+            raise pickle.UnpicklingError(f"{module}.{name} is no plain data")
+        return super().find_class(module, name)
 
 
-def decode(raw: Any) -> Any:
-    """Return what `encode` made JSON of."""
-    if isinstance(raw, list):
-        return [decode(each) for each in raw]
-    if not isinstance(raw, dict):
-        return raw
-    if _TAG not in raw:
-        return {key: decode(each) for key, each in raw.items()}
-    return _COLLECTIONS[raw[_TAG]](decode(raw["of"]))
+def encode(value: Any) -> str:
+    """Return plain data as a text that JSON can carry."""
+    return b85encode(pickle.dumps(value)).decode()
+
+
+def decode(text: str) -> Any:
+    """Return what `encode` made a text of."""
+    return _Reader(BytesIO(b85decode(text))).load()
 
 
 def _taken(answer: Any, source: str) -> tuple[Any, dict[str, Any]]:
@@ -161,7 +143,10 @@ def _taken(answer: Any, source: str) -> tuple[Any, dict[str, Any]]:
         _log.info("%s", record)
     if "kind" in answer:
         raise ExpressionError(answer["kind"], answer["reason"], answer.get("source", source))
-    return decode(answer["value"]), decode(answer["changed"])
+    try:
+        return decode(answer["value"]), decode(answer["changed"])
+    except pickle.UnpicklingError as error:
+        raise ExpressionError("TypeError", str(error), source) from None
 
 
 @cache
@@ -219,63 +204,50 @@ async def script_result(
 
     code, failures = compile_script(source), list[Exception]()
     used = {name: scope[name] for name in code.names if name in scope and name not in tools}
-    try:
-        for each in used.values():
-            size_of(each)
-    except (LimitError, TypeError) as error:
-        raise failure_of(error, "script") from None
-    async with _clock() as stopped:
+    _check_data(used, "script")
+    loop, clock = asyncio.get_running_loop(), asyncio.timeout(SECONDS)
+    left, entered = SECONDS, 0
 
-        async def answer(name: str, value: Any) -> Any:
-            values, named = decode(value)
-            with stopped():
-                try:
-                    return await tools[name](*values, **named)
-                except Exception as error:  # of a tool; it is raised where the script is awaited
-                    failures.append(error)
-                    raise TargetError("tool", str(error)) from error
-
-        names = [name for name in tools if name in code.names]
-        job = Job("evalcore.expressions.limits:run_in_worker", (source, used, names), answer)
+    @contextmanager
+    def stopped() -> Iterator[None]:
+        nonlocal left, entered  # a tool may be asked for before it is known that the code is loaded
+        if not entered:
+            left = (clock.when() or loop.time()) - loop.time()
+            clock.reschedule(None)
+        entered += 1
         try:
-            taken = await _pool().call(job, stopped)
-        except TargetError as error:
-            reason = f"it takes too much memory: {error}"
-            raise ExpressionError("LimitError", reason, "script") from None
-    if failures and "kind" in taken:
-        raise failures[0]
-    return _taken(taken, "script")[0]
+            yield
+        finally:
+            entered -= 1
+            if not entered and not clock.expired():
+                clock.reschedule(loop.time() + left)
 
+    async def answer(name: str, value: Any) -> Any:
+        values, named = decode(value)
+        with stopped():
+            try:
+                return await tools[name](*values, **named)
+            except Exception as error:  # of a tool; it is raised where the script is awaited
+                failures.append(error)
+                raise TargetError("tool", str(error)) from error
 
-@asynccontextmanager
-async def _clock() -> AsyncIterator[Callable[[], AbstractContextManager[None]]]:
-    """Raise `ExpressionError` after `SECONDS`; what is entered of what it yields does not count."""
-    loop = asyncio.get_running_loop()
+    names = [name for name in tools if name in code.names]
+    job = Job("evalcore.expressions.limits:run_in_worker", (source, used, names), answer)
     try:
-        async with asyncio.timeout(SECONDS) as scope:
-            left, entered = SECONDS, 0
-
-            @contextmanager
-            def stopped() -> Iterator[None]:
-                nonlocal left, entered
-                if not entered:
-                    left = (scope.when() or loop.time()) - loop.time()
-                    scope.reschedule(None)
-                entered += 1
-                try:
-                    yield
-                finally:
-                    entered -= 1
-                    if not entered and not scope.expired():
-                        scope.reschedule(loop.time() + left)
-
-            yield stopped
+        async with clock:
+            taken = await _pool().call(job, stopped)
     except TimeoutError:
-        if not scope.expired():
+        if not clock.expired():
             raise
         raise ExpressionError(
             "LimitError", f"it takes longer than {SECONDS:g} s", "script"
         ) from None
+    except TargetError as error:
+        reason = f"it takes too much memory: {error}"
+        raise ExpressionError("LimitError", reason, "script") from None
+    if failures and "kind" in taken:
+        raise failures[0]
+    return _taken(taken, "script")[0]
 
 
 async def run_in_worker(asked: tuple[str, dict[str, Any], list[str]], engine: Engine) -> Any:
@@ -297,4 +269,4 @@ async def run_in_worker(asked: tuple[str, dict[str, Any], list[str]], engine: En
     except ExpressionError as error:
         failure = {"kind": error.kind, "reason": error.reason, "source": error.source}
         return {**failure, "log": records}
-    return {"value": value, "changed": {}, "log": records}
+    return {"value": value, "changed": encode({}), "log": records}

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal
 
-import orjson
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, with_config
 from typing_extensions import TypedDict
 
@@ -19,7 +18,7 @@ from evalcore.checks.conditions import (
     Handle,
 )
 from evalcore.errors import UsageError
-from evalcore.formats.documents import Document, as_json, read_document, read_named, yaml_text
+from evalcore.formats.documents import Document, read_named
 from evalcore.formats.graders import GraderReader, Graders
 from evalcore.formats.messages import InputOrigin, read_named_texts
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
@@ -30,7 +29,6 @@ from evalcore.formats.section import (
     SectionReader,
     UniqueIds,
     check_required_cases,
-    suite_name,
 )
 from evalcore.formats.single_assertions import condition_check
 from evalcore.formats.warnings import CaseWarnings, examine_condition
@@ -43,7 +41,7 @@ from evalcore.model.target import Target
 from evalcore.planning.spool import CaseSpool
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
-from evalcore.wording import Loc, describe, shown_path, suggest
+from evalcore.wording import Loc, describe, suggest
 from evalcore.workflow.handles import unknown_handles
 
 
@@ -152,13 +150,11 @@ def eval_questions(
 TARGET: Final = "block"
 
 
-def load_workflow_evals(
-    document: Document, path: Path, options: LoadOptions, *, may_be_empty: bool = False
-) -> Suite:
+def load_workflow_evals(document: Document, path: Path, options: LoadOptions) -> Suite:
     """Return the suite of a file of saved evals; raise `LoadError` with every mistake in it."""
     problems = Problems(document.file, document.locate)
     raw: Any = document.value
-    section = _checked_file(raw, problems, may_be_empty=may_be_empty)
+    section = _checked_file(raw, problems)
     settings = SectionReader(section, options, problems)
     graders = judges_of(path.parent, options, problems)
     graders.use_suites(section, problems)
@@ -245,7 +241,7 @@ def _of_type(value: Any, type_: type) -> Any:
     return value if isinstance(value, type_) else type_()
 
 
-def _checked_file(raw: Any, problems: Problems, *, may_be_empty: bool) -> EvalsSection:
+def _checked_file(raw: Any, problems: Problems) -> EvalsSection:
     """Return the section `evalcore:`; raise `LoadError` if the file is no mapping.
 
     A file without evals has nothing to run; one that is imported has its workflow.
@@ -256,7 +252,7 @@ def _checked_file(raw: Any, problems: Problems, *, may_be_empty: bool) -> EvalsS
     for key in ("workflow", "evals"):
         if key not in raw:
             problems.add((key,), "is required")
-    if raw.get("evals") == [] and not may_be_empty:
+    if raw.get("evals") == []:
         problems.add(("evals",), "must not be empty")
     is_sound = not any(loc[:1] == ("evalcore",) for loc in wrong or ())
     section: EvalsSection = raw.get("evalcore", {}) if is_sound else {}
@@ -343,67 +339,3 @@ def workflow_evals_schema() -> dict[str, Any]:
     }
     schema["properties"]["evals"]["items"] = {"$ref": "#/$defs/FileEval"}
     return {**schema, "required": ["workflow", "evals"], "$defs": definitions}
-
-
-class SavedEvalsFile(NamedTuple):
-    """A file of saved evals: the workflow's name and definition, and the evals in their order."""
-
-    name: str
-    workflow: Mapping[str, Any]
-    evals: tuple[FileEval, ...]
-
-
-def read_saved_evals(path: Path) -> SavedEvalsFile:
-    """Return what a file holds; raise `LoadError` with every mistake in it."""
-    document = read_document(path, shown_path(path))
-    load_workflow_evals(document, path, LoadOptions(secrets_required=False), may_be_empty=True)
-    raw: Any = as_json(document.value)
-    workflow, folder = raw["workflow"], path.resolve().parent
-    if isinstance(workflow, str):
-        file = folder / workflow
-        workflow, folder = as_json(read_document(file).value), file.resolve().parent
-    noted = Problems(document.file, document.locate)  # nothing: the file has been loaded
-    workflow = read_named_texts(workflow, InputOrigin(folder, (), noted))
-    named = (raw.get("evalcore") or {}).get("name"), (workflow.get("workflow") or {}).get("name")
-    evals = tuple(
-        adapter(FileEval).validate_python(split_section(written, OwnSection, (), noted)[0])
-        for written in raw["evals"]
-    )
-    return SavedEvalsFile(suite_name(path, *named), workflow, evals)
-
-
-def file_of(name: str, workflow: Mapping[str, Any], evals: Sequence[FileEval]) -> dict[str, Any]:
-    """Return the content of a file that `evalcore run` executes.
-
-    Evals are called by their names. Of several with the same name the first keeps it, and the
-    others are called by their ids.
-    """
-    content: dict[str, Any] = {"workflow": dict(workflow), "evals": []}
-    if (workflow.get("workflow") or {}).get("name") != name:
-        content["evalcore"] = {"name": name}
-    names: set[str] = set()
-    for saved in evals:
-        written = eval_fields(saved)
-        if saved.name in names:
-            del written["name"]
-        names.add(saved.name or "")
-        content["evals"].append(written)
-    return content
-
-
-def eval_fields(saved: FileEval) -> dict[str, Any]:
-    """Return an eval as a file has it: without what is null, and without the assertion's id."""
-    written: dict[str, Any] = saved.model_dump(mode="json", by_alias=True)
-    assertion, target = written["assertion"], written["assertion"]["target"]
-    del assertion["id"]
-    for part, key in ((written, "id"), (written, "name"), (assertion, "label"), (target, "path")):
-        if part[key] is None:
-            del part[key]
-    return written
-
-
-def saved_evals_text(content: Mapping[str, Any], *, as_json: bool) -> str:
-    """Return the text of a file, as YAML or as JSON."""
-    if as_json:
-        return orjson.dumps(content, option=orjson.OPT_INDENT_2).decode() + "\n"
-    return yaml_text(content)

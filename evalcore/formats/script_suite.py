@@ -59,7 +59,14 @@ from evalcore.scripts.program import (
     compile_judged,
     read_levels,
 )
-from evalcore.scripts.statements import STATEMENTS, Compiled, Matcher, ScriptPart, read_shape
+from evalcore.scripts.statements import (
+    STATEMENTS,
+    Compiled,
+    Matcher,
+    ScriptPart,
+    is_text,
+    read_shape,
+)
 from evalcore.scripts.tools import ToolReader, ToolShape
 from evalcore.shapes import Declared, Repetitions, Text, adapter
 from evalcore.trust.secrets import literals_of_script
@@ -416,7 +423,7 @@ class _Loading:
 
     def _case(self, name: Any, raw: Any, group: _Group) -> Case | None:
         loc = (*group.loc, "tests", str(name))
-        if not self._is_name(name, loc):
+        if not is_text(name, loc[:-1], self._problems):
             return None
         before = self._problems.count
         raw, listed = split_section(raw, ScriptTestSection, loc, self._problems)
@@ -437,13 +444,6 @@ class _Loading:
             metadata=judged_metadata(questions),
         )
 
-    def _is_name(self, name: Any, loc: Loc) -> bool:
-        if isinstance(name, str):
-            return True
-        text = f"a key must be text, got {describe(name)}; write it in quotes"
-        self._problems.add(loc, text)
-        return False
-
     def _groups(self) -> Iterator[_Group]:
         if self._flat:
             tests = self._mapping(self._raw["tests"], ("tests",), "tests")
@@ -455,7 +455,7 @@ class _Loading:
             yield _Group(_NO_SUITES, ("suites",), {}, self._shared, self._target(TARGET, None))
         for name, raw in suites.items():
             loc: Loc = ("suites", str(name))
-            if self._is_name(name, loc):
+            if is_text(name, loc[:-1], self._problems):
                 yield self._group(name, self._mapping(raw, loc, "{tests: …}"), loc)
 
     def _group(self, name: str, raw: Mapping[str, Any], loc: Loc) -> _Group:

@@ -330,6 +330,7 @@ class SectionReader:
             except ParameterError as error:
                 loc = (*self._loc_of("gates"), index)
                 self._problems.add(loc, f"{error}{_gate_hint(raw)}")
+                gates.append(Errors().spec)  # So that those after it keep their place.
         return gates
 
     def _notify(self) -> NotifyPolicy | None:

@@ -26,13 +26,9 @@ from evalcore.wording import Loc
 
 @with_config(STRICT)
 class HookShape(TypedDict, total=False):
-    """A program that is told of the workspace on its standard input.
+    """A program that is told of the workspace on its standard input."""
 
-    `reset` takes the workspace back to what `before_all` left, before the program starts.
-    """
-
-    command: TextOrTexts
-    reset: Literal["none", "fast", "strict"]
+    command: Required[TextOrTexts]
     timeout_ms: Annotated[float, Field(gt=0)]
     cwd: Text
 
@@ -233,14 +229,12 @@ class WorkspaceReader:
     def _hooks(
         self, raw: Mapping[str, Any], folder: Path, loc: Loc, problems: Problems
     ) -> Workspace:
-        """Return the hooks that are switched on; each does something."""
+        """Return the hooks that are switched on."""
         enabled = raw.get("enabled", True)
         hooks: Workspace = {}
         for name, written in raw.items():
             if name == "enabled":
                 continue
-            if written is not None and not written.keys() & {"command", "reset"}:
-                problems.add((*loc, name), "does nothing: give it `command` or `reset`")
             hook = _hook(name, written, folder) if written is not None and enabled else None
             if hook is not None and "cwd" in hook:
                 self._place(hook["cwd"], (*loc, name, "cwd"), problems)
@@ -262,10 +256,8 @@ class WorkspaceReader:
             hooks = workspace["hooks"].items()
             workspace["hooks"] = {name: hook for name, hook in hooks if hook}
         path = workspace.get("path")
-        resets = any("reset" in hook for hook in (workspace.get("hooks") or {}).values())
         reasons = {
             "is used as it is, so no template goes into it; keep one": "template" in workspace,
-            "is used as it is, so nothing in it is reset; remove `reset`, or `path`": resets,
             "is one folder for all tests, so `isolation: per_test` cannot be": (
                 workspace.get("isolation") == "per_test"
             ),
@@ -312,16 +304,12 @@ def _without_each(workspace: Workspace) -> Workspace:
     return {**fields, "isolation": fields.get("isolation", "shared"), "hooks": hooks}
 
 
-def _hook(name: str, raw: HookShape, folder: Path) -> Workspace | None:
-    """Return a hook as the plan stores it; None if it does nothing."""
-    resets = raw.get("reset", "none") != "none"
-    if "command" not in raw and not resets:
-        return None
+def _hook(name: str, raw: HookShape, folder: Path) -> Workspace:
+    """Return a hook as the plan stores it."""
     default_s = BEFORE_S if name.startswith("before") else AFTER_S
     hook: Workspace = {
-        **({"command": raw["command"]} if "command" in raw else {}),
+        "command": raw["command"],
         "timeout_s": raw["timeout_ms"] / 1000 if "timeout_ms" in raw else default_s,
-        **({"reset": True} if resets else {}),
     }
     cwd = os.path.normpath(folder / raw.get("cwd", "."))
     return hook if cwd == "." else {**hook, "cwd": cwd}

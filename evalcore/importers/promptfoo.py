@@ -483,19 +483,21 @@ def read_tests(file: ForeignFile, raw: Mapping[str, Any], notes: Notes) -> Itera
     Each test and each assertion has its position under the key `AT`.
     """
     folder = file.path.parent
-    default: Any = raw.get("defaultTest") or {}
-    if not isinstance(default, Mapping):
-        notes.add("defaultTest is left out: it is kept in a file")
-        default = {}
+    default: Any = raw.get("defaultTest")
+    try:
+        if is_reference(default):
+            default = read_value(next(named_files(folder, default)))
+    except NotTakenOverError as error:
+        notes.add(f"defaultTest is left out: {error}")
     read = _TestReader(file, notes)
-    default = read.test(default, "defaultTest")
+    default = read.test(default if isinstance(default, Mapping) else {}, "defaultTest")
     written = raw.get("tests")
     if written is None and not raw.get("scenarios"):
         written = [{}]
     for test in (*read.listed(written, "tests"), *read.scenarios(raw.get("scenarios") or ())):
         merged = _merged(default, test)
         try:
-            variables = list(_combinations(merged.get("vars") or {}, folder))
+            variables = list(_combinations(_own_variables(merged.get("vars"), folder), folder))
         except NotTakenOverError as error:
             notes.add(f"the test is left out: {error}", merged[AT])
             continue
@@ -538,11 +540,12 @@ class _TestReader:
         entries = written if isinstance(written, list) else [written] if written else []
         for index, entry in enumerate(entries):
             at = f"{position}[{index}]" if isinstance(written, list) else position
-            if isinstance(entry, Mapping):
+            is_file = isinstance(entry, Mapping) and "path" in entry and "vars" not in entry
+            if isinstance(entry, Mapping) and not is_file:
                 yield self.test(entry, at)
                 continue
             try:
-                yield from self._of_files(entry, at)
+                yield from self._of_files(entry["path"] if is_file else entry, at)
             except NotTakenOverError as error:
                 self._notes.add(f"the tests are left out: {error}", at)
 
@@ -580,10 +583,19 @@ def _merged(default: Test, test: Test) -> Test:
     return merged
 
 
-def _combinations(variables: Any, folder: Path) -> Iterator[dict[str, Any]]:
+def _own_variables(written: Any, folder: Path) -> dict[str, Any]:
+    """Return the variables of a test; of a file, or of several, their contents together."""
+    if isinstance(written, Mapping):
+        return dict(written)
+    names = written if isinstance(written, list) else [written] if written else []
+    values = [read_value(path) for name in names for path in named_files(folder, str(name))]
+    if not all(isinstance(value, Mapping) for value in values):
+        raise NotTakenOverError(f"{names[0]} holds no variables")
+    return {key: each for value in values for key, each in value.items()}
+
+
+def _combinations(variables: Mapping[str, Any], folder: Path) -> Iterator[dict[str, Any]]:
     """Yield the variables once for each combination of lists of texts in them."""
-    if not isinstance(variables, Mapping):
-        raise NotTakenOverError("its variables are kept in a file")
     choices = [_choices(value, folder) for value in variables.values()]
     for values in itertools.product(*choices):
         yield dict(zip(variables, values, strict=True))

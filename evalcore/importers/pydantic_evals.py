@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
@@ -91,11 +90,11 @@ class _Evaluators:
     @property
     def judges(self) -> tuple[Mapping[str, Any], ...]:
         """The targets that grade, the first one called `judge`."""
-        targets = []
-        for model, name in self._judges.items():
-            provider, _, model_name = model.partition(":")
-            targets.append({"name": name, "provider": _MODELS[provider], "model": model_name})
-        return tuple(targets)
+        models = ((name, *model.split(":", 1)) for model, name in self._judges.items())
+        return tuple(
+            {"name": name, "provider": _MODELS[provider], "model": model}
+            for name, provider, model in models
+        )
 
     def read(self, spec: Any, case: Mapping[str, Any], position: str) -> list[Assertion]:
         """Return the assertions of an evaluator; note one that has no counterpart."""
@@ -165,8 +164,9 @@ class _Evaluators:
     def judged(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
         """`LLMJudge` and `GEval`."""
         criteria = str(fields.get("rubric") or fields.get("criteria") or "")
-        steps = self._texts(fields, "evaluation_steps", position)
-        criteria += "".join(f"\n{number}. {step}" for number, step in enumerate(steps, 1))
+        steps = fields.get("evaluation_steps")
+        listed = enumerate(steps if isinstance(steps, list) else (), 1)
+        criteria += "".join(f"\n{number}. {step}" for number, step in listed)
         if fields.get("assertion") is False:
             self._notes.add("LLMJudge that only scores: it decides nothing here either", position)
             return []
@@ -192,50 +192,16 @@ class _Evaluators:
             note_default_judge(self._notes, judge, "pydantic-evals' default", position)
         return label
 
-    def _texts(self, fields: Mapping[str, Any], key: str, position: str) -> list[str]:
-        """Return a list of texts; note that it is none and return an empty one."""
-        listed = fields.get(key)
-        if listed is None or (
-            isinstance(listed, list) and all(each and isinstance(each, str) for each in listed)
-        ):
-            return listed or []
-        self._notes.add(f"{key} is no list of texts, and is left out", position)
-        return []
-
-    def tools(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
-        """`ToolCorrectness`: each of the tools is called, and no other one unless allowed."""
-        minimums = dict(Counter(self._texts(fields, "expected_tools", position)))
-        if not minimums:
-            return [] if fields.get("allow_extra") else [_maximum("max_tool_calls", 0)]
-        listed = [{"tool": tool, "args_match": "ignore"} for tool in minimums]
-        assertions: list[Assertion] = [
-            {"type": "tool-trajectory", "mode": "any_order", "minimums": minimums, "threshold": 1}
-        ]
-        if not fields.get("allow_extra"):
-            subset = {"type": "tool-trajectory", "mode": "subset", "expected": listed}
-            assertions.append({**subset, "threshold": 1})
-        return assertions
-
-    def trajectory(self, fields: Mapping[str, Any], position: str) -> list[Assertion]:
-        """`TrajectoryMatch`, which scores; here all of the calls have to match."""
-        order = str(fields.get("order", "in_order"))
-        if order not in ("in_order", "exact", "any_order"):
-            self._notes.add(f"TrajectoryMatch with order {order}: no counterpart", position)
-            return []
-        self._notes.add("TrajectoryMatch only scores; here every expected call has to match")
-        tools = self._texts(fields, "expected_trajectory", position)
-        if not tools:
-            return [_maximum("max_tool_calls", 0)] if order == "exact" else []
-        listed = [{"tool": tool, "args_match": "ignore"} for tool in tools]
-        return [{"type": "tool-trajectory", "mode": order, "expected": listed, "threshold": 1}]
-
-
-def _maximum(key: str, value: Any) -> Assertion:
-    return {"type": "execution-metrics", key: value, "threshold": 1}
-
 
 def _equals(_reader: _Evaluators, fields: Mapping[str, Any], _position: str) -> list[Assertion]:
     return [{"type": "output.equals", "value": fields.get("value")}]
+
+
+def _calls(key: str, name: str) -> Callable[[_Evaluators, Mapping[str, Any], str], list[Assertion]]:
+    def maximum(_: _Evaluators, fields: Mapping[str, Any], _position: str) -> list[Assertion]:
+        return [{"type": "execution-metrics", key: fields.get(name), "threshold": 1}]
+
+    return maximum
 
 
 _READERS: Final[Mapping[str, Callable[[_Evaluators, Mapping[str, Any], str], list[Assertion]]]] = {
@@ -246,12 +212,8 @@ _READERS: Final[Mapping[str, Callable[[_Evaluators, Mapping[str, Any], str], lis
     "MaxDuration": _Evaluators.max_duration,
     "LLMJudge": _Evaluators.judged,
     "GEval": _Evaluators.judged,
-    "ToolCorrectness": _Evaluators.tools,
-    "TrajectoryMatch": _Evaluators.trajectory,
-    "MaxToolCalls": lambda _, fields, _at: [_maximum("max_tool_calls", fields.get("max_calls"))],
-    "MaxModelRequests": lambda _, fields, _at: [
-        _maximum("max_llm_calls", fields.get("max_requests"))
-    ],
+    "MaxToolCalls": _calls("max_tool_calls", "max_calls"),
+    "MaxModelRequests": _calls("max_llm_calls", "max_requests"),
 }
 
 # What an evaluator's only argument is called, where a file writes it without its name.
@@ -261,8 +223,6 @@ _ONLY: Final = {
     "IsInstance": "type_name",
     "MaxDuration": "seconds",
     "LLMJudge": "rubric",
-    "ToolCorrectness": "expected_tools",
-    "TrajectoryMatch": "expected_trajectory",
     "MaxToolCalls": "max_calls",
     "MaxModelRequests": "max_requests",
 }

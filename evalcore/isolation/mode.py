@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evalcore.isolation.pool import WorkerPool
@@ -16,9 +16,6 @@ class Isolation(StrEnum):
 
     PROCESS = "process"
     INLINE = "inline"
-
-
-ISOLATIONS: Final = tuple(map(str, Isolation))
 
 
 @dataclass(frozen=True, slots=True)

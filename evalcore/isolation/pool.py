@@ -18,15 +18,16 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
 from evalcore.errors import EvalError, TargetError
 from evalcore.isolation.protocol import LONGEST_LINE, decode_error, ended_how, kill_group
 from evalcore.trust.plan_keys import PLAN_KEY, RUN_KEY
-from evalcore.trust.processes import MARK_NAME, hide_process, total_memory, watchdog
+from evalcore.trust.processes import hide_process, total_memory, watchdog
 
 # A SIGINT while it imports what it needs ends it without a word.
 _PROGRAM: Final = """\
@@ -106,13 +107,14 @@ class ProcessDiedError(EvalError):
 class _Running:
     """A job that a process has, or that waits for one; `result` is that of its latest process.
 
-    `loaded` ends when its code is imported.
+    `loaded` is called when its code is imported, for which `clock` allows a while.
     """
 
     entry: str
     payload: bytes
     answer: Answer
-    loaded: Future[None] = field(default_factory=Future)
+    loaded: Callable[[], object]
+    clock: asyncio.Timeout = field(init=False)
     result: asyncio.Future[Any] = field(init=False)
     questions: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -138,8 +140,7 @@ class _Process:
         hide_process()
         env = launch.environment
         if env is None:
-            withheld = {PLAN_KEY, RUN_KEY}
-            env = {name: value for name, value in os.environ.items() if name not in withheld}
+            env = {key: text for key, text in os.environ.items() if key not in (PLAN_KEY, RUN_KEY)}
         process = await asyncio.create_subprocess_exec(
             *(launch.command or _COMMAND),
             stdin=subprocess.PIPE,
@@ -147,7 +148,7 @@ class _Process:
             stderr=subprocess.PIPE,
             limit=LONGEST_LINE,
             cwd=launch.folder,
-            env={**env, MARK_NAME: watchdog().mark},
+            env=env,
             start_new_session=True,
         )
         watchdog().began(process.pid)
@@ -169,25 +170,23 @@ class _Process:
         loop, number = asyncio.get_running_loop(), self.begun
         running.result = loop.create_future()
         self._running[number] = running
-        ends = asyncio.wrap_future(running.loaded), running.result
         try:
             self._write(("job", number, running.entry, running.payload))
-            until = asyncio.FIRST_COMPLETED
-            done, _ = await asyncio.wait(ends, timeout=_LONGEST_IMPORT_S, return_when=until)
-            if not done:
-                self.usable = False
-                kill_group(self._process.pid)
-                limit = f"{_LONGEST_IMPORT_S:g} s"
-                raise TargetError("import", f"importing it took longer than {limit}")
-            # To await the result itself would cancel it with the task, and no answer to the
-            # cancellation could be told from none.
-            return await asyncio.shield(running.result)
+            async with asyncio.timeout(_LONGEST_IMPORT_S) as running.clock:
+                return await running.result
+        except TimeoutError:
+            self.usable = False
+            kill_group(self._process.pid)
+            limit = f"{_LONGEST_IMPORT_S:g} s"
+            raise TargetError("import", f"importing it took longer than {limit}") from None
         except asyncio.CancelledError:
             self.usable = False
-            self._write(("cancel", number))
-            await asyncio.shield(asyncio.wait((running.result,), timeout=_ANSWER_S))
-            if not running.result.done():
-                kill_group(self._process.pid)
+            if running.result.cancelled():  # with the task: what the process answers is another
+                running.result = loop.create_future()
+                self._write(("cancel", number))
+                await asyncio.shield(asyncio.wait((running.result,), timeout=_ANSWER_S))
+                if not running.result.done():
+                    kill_group(self._process.pid)
             raise
         finally:
             if not running.result.cancel() and not running.result.cancelled():
@@ -201,8 +200,7 @@ class _Process:
         self.usable = False
         if self._process.stdin is not None:
             self._process.stdin.close()
-        if patience_s:
-            await asyncio.wait((self.ended,), timeout=patience_s)
+        await asyncio.wait((self.ended,), timeout=patience_s)
         kill_group(self._process.pid)
         await self.ended
         await asyncio.wait((self._shown,), timeout=_SHOW_S)
@@ -210,18 +208,16 @@ class _Process:
 
     async def _show(self) -> None:
         """Write what the process prints to standard error, in whole lines: there it is redacted."""
-        printed, rest = self._process.stderr, b""
-        while printed is not None and (data := await printed.read(_SHOWN_AT_ONCE)):
-            whole, end, rest = (rest + data).rpartition(b"\n")
-            if len(rest) > _SHOWN_AT_ONCE:
-                whole, rest = whole + end + rest, b""
-            self._write_printed(whole + end)
-        self._write_printed(rest)
-
-    def _write_printed(self, data: bytes) -> None:
-        with suppress(OSError, ValueError):
-            sys.stderr.write(data.decode(errors="replace"))
-            sys.stderr.flush()
+        printed, rest, more = self._process.stderr, b"", True
+        while printed is not None and more:
+            more = bool(data := await printed.read(_SHOWN_AT_ONCE))
+            rest += data
+            is_whole = not more or len(rest) > 2 * _SHOWN_AT_ONCE
+            end = len(rest) if is_whole else rest.rfind(b"\n") + 1
+            with suppress(OSError, ValueError):
+                sys.stderr.write(rest[:end].decode(errors="replace"))
+                sys.stderr.flush()
+            rest = rest[end:]
 
     def _write(self, message: tuple[Any, ...]) -> None:
         """Send a message; the reader says how the process ended if nobody takes it."""
@@ -230,8 +226,7 @@ class _Process:
 
     async def _read(self) -> str:
         """Take what the process says until it ends, with all that it has started; return how."""
-        stdout = self._process.stdout
-        broken = ""
+        stdout, broken = self._process.stdout, ""
         try:
             while stdout is not None and (line := await stdout.readline()).endswith(b"\n"):
                 self._take(json.loads(line))
@@ -240,15 +235,13 @@ class _Process:
         except (ValueError, TypeError, RecursionError) as error:  # a line without an end, too
             broken = f"its worker process sent what is no answer: {error}"
         self.usable = False
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._process.wait(), _ANSWER_S)
+        await asyncio.wait((asyncio.create_task(self._process.wait()),), timeout=_ANSWER_S)
         kill_group(self._process.pid)
         how = ended_how(await self._process.wait())
         watchdog().ended(self._process.pid)
-        for running in self._running.values():
-            if not running.result.done():
-                died = ProcessDiedError(how, running.loaded.done(), broken)
-                running.result.set_exception(died)
+        for each in self._running.values():
+            if not each.result.done():
+                each.result.set_exception(ProcessDiedError(how, each.clock.when() is None, broken))
         return how
 
     def _take(self, message: Any) -> None:
@@ -259,8 +252,9 @@ class _Process:
         self.warm_since = self.warm_since or asyncio.get_running_loop().time()
         match kind, values:
             case "loaded", []:
-                if not running.loaded.done():
-                    running.loaded.set_result(None)
+                with suppress(RuntimeError):  # it was cancelled meanwhile
+                    running.clock.reschedule(None)
+                    running.loaded()
             case "ask", [question, name, value]:
                 asked = asyncio.create_task(self._answer(number, running, question, name, value))
                 running.questions.add(asked)
@@ -281,27 +275,28 @@ class _Process:
         """Answer a question of a job."""
         try:
             answer, is_answered = await running.answer(str(name), value), True
-        except EvalError as error:
-            answer, is_answered = error, False
         except Exception as error:  # noqa: BLE001 - what a worker asks may be anything
-            answer, is_answered = TargetError("process", f"{type(error).__name__}: {error}"), False
+            other = TargetError("process", f"{type(error).__name__}: {error}")
+            answer, is_answered = error if isinstance(error, EvalError) else other, False
         self._write(("reply", number, question, is_answered, answer))
 
 
 class WorkerPool:
     """Runs jobs in processes that it starts when they are needed; safe in several threads.
 
-    Its processes live in an event loop of its own, in a thread.
+    Its processes live in `loop`, where a call takes no other thread's turn; else in an event loop
+    of its own, in a thread.
     """
 
     def __init__(
         self,
         limit: int = _MOST_PROCESSES,
         launch: Launch = Launch(),  # noqa: B008 - a constant
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._limit, self._launch = limit, launch
         self._lock = threading.Lock()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop = loop
         self._thread: threading.Thread | None = None
         self._closed = False
         self._processes: list[_Process] = []
@@ -322,25 +317,35 @@ class WorkerPool:
         has `timeout_s`; raise `TimeoutError`. Cancelled, the job's process is ended unless the job
         obeys soon.
         """
-        loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+        loop, pool_loop = asyncio.get_running_loop(), self._running_loop()
+        is_local, held = loop is pool_loop, ExitStack()
+        clock = asyncio.timeout(None)
+
+        def loaded() -> None:
+            held.close()
+            if timeout_s is not None and clock.when() is None and not result.done():
+                clock.reschedule(loop.time() + timeout_s)
+
+        context = contextvars.copy_context()
 
         async def answer(name: str, value: Any) -> Any:
             # In the context of this job: the process may have been started for another one.
             start, asked = asyncio.run_coroutine_threadsafe, job.answer(name, value)
             return await asyncio.wrap_future(context.copy().run(start, asked, loop))
 
-        running = _Running(job.entry, pickle.dumps(job.payload), answer)
-        loaded = asyncio.wrap_future(running.loaded)
-        result = asyncio.wrap_future(self.start(self._perform(running)))
-        try:
-            async with asyncio.timeout(None) as clock:
-                with waiting():
-                    await asyncio.wait((loaded, result), return_when=asyncio.FIRST_COMPLETED)
-                if timeout_s is not None:
-                    clock.reschedule(loop.time() + timeout_s)
-                return await result
-        finally:
-            result.cancel()
+        tell = loaded if is_local else partial(loop.call_soon_threadsafe, loaded)
+        running = _Running(job.entry, pickle.dumps(job.payload), answer, tell)
+        with held:
+            held.enter_context(waiting())
+            async with clock:
+                work = self._perform(running)
+                result = (
+                    loop.create_task(work) if is_local else asyncio.wrap_future(self.start(work))
+                )
+                try:
+                    return await asyncio.shield(result)
+                finally:
+                    result.cancel()
 
     def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Begin a coroutine, as `call`, in the pool's event loop; from any other thread."""
@@ -355,8 +360,9 @@ class WorkerPool:
         with self._lock:
             self._closed = True
             loop, thread, self._loop = self._loop, self._thread, None
-        if loop is not None and thread is not None:
+        if loop is not None:
             asyncio.run_coroutine_threadsafe(self._end(), loop).result()
+        if loop is not None and thread is not None:
             loop.call_soon_threadsafe(loop.stop)
             thread.join()
             loop.close()
@@ -452,8 +458,7 @@ class WorkerPool:
     async def _start(self) -> None:
         """Start a process, and give it to a job."""
         try:
-            started = await _Process.start(self._launch)
-            self._processes.append(started)
+            self._processes.append(await _Process.start(self._launch))
         except OSError as error:
             if not self._processes:
                 refused = TargetError("process", f"no worker process can be started: {error}")
@@ -475,7 +480,9 @@ class WorkerPool:
             self._growth.cancel()
         processes, self._processes = self._processes, []
         await asyncio.gather(*(each.end(_LEAVE_S) for each in processes), return_exceptions=True)
-        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        # In a loop of its own there are only the pool's.
+        tasks = self._tasks.copy() if self._thread is None else asyncio.all_tasks()
+        tasks -= {asyncio.current_task()}
         for task in tasks:
             task.cancel()
         if tasks:

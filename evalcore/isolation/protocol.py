@@ -58,9 +58,5 @@ def kill_group(group: int) -> None:
 
 def ended_how(code: int) -> str:
     """Return how a process ended, in words: an exit code, or a signal for a negative one."""
-    if code >= 0:
-        return f"exit code {code}"
-    try:
-        return f"signal {-code} ({signal.Signals(-code).name})"
-    except ValueError:
-        return f"signal {-code}"
+    name = next((f" ({each.name})" for each in signal.Signals if each == -code), "")
+    return f"exit code {code}" if code >= 0 else f"signal {-code}{name}"

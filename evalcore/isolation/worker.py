@@ -91,8 +91,7 @@ class Worker:
     def _listen(self) -> None:
         with contextlib.suppress(Exception):  # the end of the pipe, or a process that is broken
             while True:
-                message = pickle.load(self._calls)  # noqa: S301 - the engine's
-                self._loop.call_soon_threadsafe(self._take, *message)
+                self._loop.call_soon_threadsafe(self._take, *pickle.load(self._calls))  # noqa: S301 - the engine's
         self._loop.call_soon_threadsafe(lambda: self._loop.create_task(self._end()))
         time.sleep(_LONGEST_END_S)
         os._exit(1)

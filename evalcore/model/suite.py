@@ -395,14 +395,12 @@ BEFORE: Final = frozenset({HookName.BEFORE_ALL, HookName.BEFORE_EACH})
 class Hook:
     """A program that is told of a workspace; an array runs without a shell.
 
-    `cwd` is relative to the suite's folder, which is the default. With `reset` the workspace is
-    first taken back to what `before_all` left; there may be no program then.
+    `cwd` is relative to the suite's folder, which is the default.
     """
 
-    command: str | tuple[str, ...] | None
+    command: str | tuple[str, ...]
     timeout_s: float
     cwd: str | None = None
-    reset: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,11 +432,6 @@ class WorkspaceSpec:
     repos: tuple[Repository, ...] = ()
     hooks: Mapping[HookName, Hook] = field(default_factory=dict)
 
-    @property
-    def resets(self) -> bool:
-        """Whether a hook takes the workspace back to an earlier state."""
-        return any(hook.reset for hook in self.hooks.values())
-
 
 def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
     """Return what a case's `workspace` (JSON values, as the loader made them) says."""
@@ -456,12 +449,11 @@ def _hooks(raw: Mapping[str, Any]) -> dict[HookName, Hook]:
 
 
 def _hook(raw: Mapping[str, Any]) -> Hook:
-    command = raw.get("command")
+    command = raw["command"]
     return Hook(
         tuple(command) if isinstance(command, list | tuple) else command,
         raw["timeout_s"],
         raw.get("cwd"),
-        raw.get("reset", False),
     )
 
 

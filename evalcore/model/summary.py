@@ -563,33 +563,12 @@ class Trend:
         return tuple(dict.fromkeys(point.variant for point in self.points))
 
 
-class FailedAssertion(NamedTuple):
-    """An assertion that did not pass."""
-
-    name: str
-    type: str
-    block: str | None
-    outcome: str
-    expected: str | None
-    actual: str | None
-    message: str
-
-
 class Failure(NamedTuple):
-    """A work item that did not pass. `output` is cut to 500 characters."""
+    """A work item that did not pass: its entry in the report (`items[]` of report.json)."""
 
     case: str
     variant: str
-    iteration: int
-    status: str
-    outcome: str | None
-    score: float | None
-    error_kind: str | None
-    error_message: str | None
-    reason: str | None
-    output: str | None
-    assertions: tuple[FailedAssertion, ...]
-    finish_reason: str | None = None
+    item: Mapping[str, Any]
 
 
 def cut_mark(finish_reason: str | None) -> str:

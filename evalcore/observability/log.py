@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -48,7 +47,6 @@ class LogObserver(Observer):
         self._least = LOG_LEVELS.index(level)
         self._write = write or _write_to_stderr
         self._lock = threading.Lock()
-        self._open = ShardSpans()
         self._budget_told = False
         self.handlers = {
             ExecutionBegun: self._execution_begun,
@@ -64,15 +62,12 @@ class LogObserver(Observer):
         self._write_line("info", "run.executing", **event._asdict(), mode=self._scope.mode)
 
     def _shard_begun(self, event: ShardBegun) -> None:
-        self._open.begin(event.shard, event.items)
         self._write_line("info", "shard.begun", shard=event.shard, items=len(event.items))
 
     def _shard_committed(self, event: ShardCommitted) -> None:
         """Write `shard.committed`, or `shard.discarded` if another worker was first."""
         name = "shard.committed" if event.committed else "shard.discarded"
-        took_s = self._open.end(event.shard)
-        duration_s = None if took_s is None else round(took_s, 3)
-        self._write_line("info", name, shard=event.shard, items=event.items, duration_s=duration_s)
+        self._write_line("info", name, shard=event.shard, items=event.items)
 
     def _item_ended(self, item: ItemEnded) -> None:
         """Write `item.error` or (level debug) `item.ended`; `budget.reached` once."""
@@ -145,7 +140,6 @@ class LogObserver(Observer):
     def _call(self, item: int, event: CallEnded | CallRetried) -> dict[str, Any]:
         endpoint = event.request.endpoint
         return {
-            "shard": self._open.shard_of(item),
             "item": item,
             "provider": endpoint.provider,
             "model": event.request.model or None,
@@ -171,30 +165,6 @@ def log_line(level: str, event: str, fields: Mapping[str, Any], *, as_json: bool
         return orjson.dumps({"time": now, "level": level, "event": event} | written).decode()
     pairs = " ".join(f"{key}={_plain(value)}" for key, value in written.items())
     return f"{now} {level:<7} {event} {pairs}"
-
-
-class ShardSpans:
-    """Which shards are being executed here, since when, and which items are theirs."""
-
-    def __init__(self) -> None:
-        self._shards: dict[int, tuple[int, int, float]] = {}
-
-    def begin(self, shard: int, items: Sequence[int]) -> None:
-        """Note a shard and its items, which follow one another."""
-        if items:
-            self._shards[shard] = (items[0], items[-1], time.monotonic())
-
-    def end(self, shard: int) -> float | None:
-        """Forget a shard; return how long (seconds) it was open, None if it is unknown."""
-        shard_span = self._shards.pop(shard, None)
-        return None if shard_span is None else time.monotonic() - shard_span[2]
-
-    def shard_of(self, item: int) -> int | None:
-        """Return the open shard that an item belongs to."""
-        for shard, (first, last, _) in tuple(self._shards.items()):
-            if first <= item <= last:
-                return shard
-        return None
 
 
 def _failure(error: ProviderError) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from evalcore.model.assertion import Assertion
 from evalcore.model.run import Manifest
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.settings import Settings
+from evalcore.storage.address import folder_of_store
 from evalcore.storage.manifests import (
     Seal,
     Signature,
@@ -38,7 +39,7 @@ from evalcore.storage.manifests import (
 )
 from evalcore.storage.runs import StoredRun
 from evalcore.trust.imports import LOCAL, ImportPolicy
-from evalcore.trust.network import folder_of_store, is_allowed_address
+from evalcore.trust.network import is_allowed_address
 from evalcore.trust.plan_keys import PLAN_KEY, PlanKeys, key_id, read_plan_keys, signature_of
 
 _REMEDY = f"give this process the {PLAN_KEY} of the one that planned it, or run the suite again"

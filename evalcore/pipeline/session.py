@@ -279,6 +279,7 @@ class RunSession:
         if self._observer is not None:
             self._observer.tell(ExecutionBegun(manifest.plan.items, manifest.plan.shards))
         inputs = self._inputs()._replace(reused=reused)
+        self._worker_loop = worker.loop
         self._opened = OpenRun(
             worker,
             RunShards(self._run, manifest.plan, reused),
@@ -355,7 +356,7 @@ class RunSession:
                 kinds = {target.kind for target in self._run.definition.targets.values()}
                 facts = map(kind_facts, kinds)
                 preload = sorted({fact.module for fact in facts if fact.in_workers})
-                self._pool = WorkerPool(launch=Launch(preload=preload))
+                self._pool = WorkerPool(launch=Launch(preload=preload), loop=self._worker_loop)
             return self._pool
 
     def _make_context(self) -> RunCallContext:

@@ -173,13 +173,13 @@ class _Installation:
 
     def _start(self, name: str, log: str, command: Sequence[str]) -> _Server:
         """Start a server: it does not hear the terminal's Ctrl-C, and dies with this process."""
-        from evalcore.trust.processes import MARK_NAME, watchdog
+        from evalcore.trust.processes import watchdog
 
         path = self.state / f"{log}.log"
         with path.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command],
-                env=self._environment | {MARK_NAME: watchdog().mark},
+                env=self._environment,
                 cwd=self._folder,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -25,10 +25,9 @@ from evalcore.model.iterations import Iterations, parse_iterations
 from evalcore.model.suite import QUARANTINE_FILE
 from evalcore.pipeline.acceptance import AcceptingWorker
 from evalcore.settings import Settings, read_settings
-from evalcore.storage.address import open_store
+from evalcore.storage.address import folder_of_store, is_allowed_store, open_store
 from evalcore.storage.store import ObjectStore
 from evalcore.trust.files import has_magic, matching_files
-from evalcore.trust.network import folder_of_store, is_allowed_store
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -24,7 +24,7 @@ from typing import IO, Final
 from urllib.parse import unquote, urlsplit
 
 from evalcore.errors import UsageError
-from evalcore.trust.processes import MARK_NAME, watchdog
+from evalcore.trust.processes import watchdog
 
 # For this process and the server that it may start; what the user set stays.
 # Profile `dev` has the batches, which let the server record two to three times as many task runs.
@@ -228,7 +228,6 @@ def _run_server(url: str, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         "PREFECT_UI_ENABLED": "0",
         "PREFECT__SERVER_EPHEMERAL": "1",
         "PREFECT__SERVER_FINAL": "1",
-        MARK_NAME: watchdog().mark,
     }
     settings = get_current_settings().to_environment_variables(exclude_unset=True)
     process = subprocess.Popen(

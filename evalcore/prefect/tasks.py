@@ -39,7 +39,7 @@ from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.prefect.publish import RunProgress, covered
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
+from evalcore.trust.processes import hide_process
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
@@ -83,8 +83,6 @@ def open_runner(
     environment = {
         **run_environment(run, signed=bool(terms["roots"])),
         RUN_TERMS: orjson.dumps(terms).decode(),
-        # They end with this process, also if it is killed.
-        MARK_NAME: watchdog().mark,
     }
     # A process more would have no call of a provider that allows so few.
     most = most_processes(run.definition, options.settings) or MOST_THREADS

@@ -14,7 +14,7 @@ from evalcore.model.summary import Failure
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
-from evalcore.report.view import ReportView, failure_reasons
+from evalcore.report.view import ReportView, item_reasons, missed
 from evalcore.wording import counted, shorten
 
 MOST_OF_A_KIND = 10
@@ -65,7 +65,7 @@ def render(view: ReportView) -> Iterator[str]:
         *(
             _of_failure(failure, file, level=_failure_level(report, failure))
             for failure in failures
-            if failure.status != "skipped"
+            if failure.item["status"] != "skipped"
         ),
     ]
     counts = report.summary.counts
@@ -118,7 +118,7 @@ def _failure_level(report: Report, failure: Failure) -> str:
     """
     if report.quarantine.entry_of(failure.case) is not None:
         return "notice"
-    allowed = report.decision is Decision.PASS or failure.outcome == "blocked"
+    allowed = report.decision is Decision.PASS or failure.item["outcome"] == "blocked"
     return "warning" if allowed else "error"
 
 
@@ -129,12 +129,13 @@ def _of_change(change: CaseChange, file: str, *, level: str) -> Annotation:
 
 
 def _of_failure(failure: Failure, file: str, *, level: str) -> Annotation:
-    title = f"{failure.case} [{failure.variant}]: {failure.outcome or failure.status}"
+    item = failure.item
+    title = f"{failure.case} [{failure.variant}]: {item['outcome'] or item['status']}"
     lines = []
-    for assertion in failure.assertions if failure.status == "completed" else ():
-        lines.append(f"{assertion.name}: {assertion.message or assertion.outcome}")
-        for name, text in (("expected: ", assertion.expected), ("actual:   ", assertion.actual)):
-            if text is not None:
-                lines.append(f"  {name}{shorten(text, _MAX_TEXT)}")
-    message = "\n".join(lines or failure_reasons(failure))
+    for assertion in missed(item) if item["status"] == "completed" else ():
+        lines.append(f"{assertion['name']}: {assertion['message'] or assertion['outcome']}")
+        for name in ("expected", "actual"):
+            if (text := assertion[name]) is not None:
+                lines.append(f"  {name + ':':<9} {shorten(text, _MAX_TEXT)}")
+    message = "\n".join(lines or item_reasons(item))
     return Annotation(level, title, message, file)

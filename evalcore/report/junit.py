@@ -15,7 +15,7 @@ from typing import Any
 from evalcore.model.summary import cut_mark
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
-from evalcore.report.view import ListedCase, ReportView
+from evalcore.report.view import ListedCase, ReportView, missed
 from evalcore.wording import one_line, shorten
 
 _MAX_TEXT = 20_000
@@ -129,10 +129,9 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
         kind = f"{error['kind']}: " if error.get("kind") else ""
         yield f"{before}{kind}{reason}"
         return
-    missed = [assertion for assertion in item["assertions"] if assertion["outcome"] != "passed"]
-    if not missed:
+    if not missed(item):
         yield before + (item["reason"] or f"{item['outcome']}, score {item['score']}")
-    for assertion in missed:
+    for assertion in missed(item):
         block = f"{assertion['block']}: " if assertion["block"] else ""
         kind = f"{one_line(assertion['name'])} ({assertion['type']}, {assertion['outcome']})"
         lines = [f"{before}{block}{kind}: {assertion['message'] or assertion['outcome']}"]

@@ -28,7 +28,7 @@ from evalcore.report.figures import (
     quarantine_mark,
     variant_cells,
 )
-from evalcore.report.view import ReportView, failure_reasons
+from evalcore.report.view import ReportView, item_reasons, missed
 from evalcore.wording import counted, shorten
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -180,31 +180,32 @@ def _failures(report: Report, failures: Sequence[Failure], unplanned: int) -> It
 
 
 def _failure_row(failure: Failure, mark: str) -> Sequence[str]:
-    reasons = failure_reasons(failure)
+    item, reasons = failure.item, item_reasons(failure.item)
     why = "<br>".join(escape(reason) for reason in reasons[:_REASONS])
     if len(reasons) > _REASONS:
         why += f"<br>and {len(reasons) - _REASONS} more"
-    cut = cut_mark(failure.finish_reason)
-    outcome = f"{failure.outcome or failure.status}{cut}{mark}"
+    outcome = f"{item['outcome'] or item['status']}{cut_mark(item.get('finish_reason'))}{mark}"
     return escape(failure.case), escape(failure.variant), escape(outcome), why
 
 
 def _details(failure: Failure) -> Iterator[str]:
     """Yield what was expected and what came, folded; nothing where there is neither."""
     assertions = [
-        each for each in failure.assertions if each.expected is not None or each.actual is not None
+        each
+        for each in missed(failure.item)
+        if each["expected"] is not None or each["actual"] is not None
     ]
     if not assertions:
         return
     title = f"{failure.case} [{failure.variant}]"
-    if failure.iteration:
-        title += f" iteration {failure.iteration}"
+    if failure.item["iteration"]:
+        title += f" iteration {failure.item['iteration']}"
     yield f"\n<details><summary>{escape_markdown_html(title)}</summary>"
     for assertion in assertions:
-        block = f"{escape(assertion.block)}: " if assertion.block else ""
-        kind, outcome = escape(assertion.type), escape(assertion.outcome)
-        yield f"\n**{block}{escape(assertion.name)}** ({kind}, {outcome})"
-        for name, text in (("expected", assertion.expected), ("actual", assertion.actual)):
-            if text is not None:
+        block = f"{escape(assertion['block'])}: " if assertion["block"] else ""
+        kind, outcome = escape(assertion["type"]), escape(assertion["outcome"])
+        yield f"\n**{block}{escape(assertion['name'])}** ({kind}, {outcome})"
+        for name in ("expected", "actual"):
+            if (text := assertion[name]) is not None:
                 yield f"\n{name}:\n\n{fenced(shorten(text, _MAX_CODE))}"
     yield "\n</details>"

@@ -13,7 +13,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, visible
 from evalcore.report.figures import quarantine_lines
-from evalcore.report.view import failure_reasons
+from evalcore.report.view import item_reasons, missed
 from evalcore.wording import counted
 
 LISTED_CASES: Final = 10
@@ -79,11 +79,11 @@ def _lines(report: Report, failures: Sequence[Failure], context: DecisionContext
 
 def failure_line(failure: Failure) -> str:
     """Return a line of a list: the case, and why it did not pass."""
-    why, *_ = failure_reasons(failure) or [failure.outcome or "failed"]
+    item = failure.item
+    why, *_ = item_reasons(item) or [item["outcome"] or "failed"]
     detail = ""
-    if failure.status == "completed" and failure.assertions:
-        missed = failure.assertions[0]
-        values = (("expected", missed.expected), ("actual", missed.actual))
+    if item["status"] == "completed" and (assertions := missed(item)):
+        values = ((name, assertions[0][name]) for name in ("expected", "actual"))
         shown = ", ".join(f"{name} {safe(text)}" for name, text in values if text is not None)
         detail = f" ({shown})" if shown else ""
     return f"- {safe(f'{failure.case} [{failure.variant}]')}: {safe(why)}{detail}"

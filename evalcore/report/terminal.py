@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from evalcore.model.suite import Quarantine
-from evalcore.model.summary import FailedAssertion, Failure, cut_mark
+from evalcore.model.summary import Failure, cut_mark
 from evalcore.report.comparison import (
     CHANGE_MARKS,
     IMPROVEMENT,
@@ -31,7 +31,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.tables import cut, table, wrap
-from evalcore.report.view import ListedCase, ReportView, failure_reasons
+from evalcore.report.view import ListedCase, ReportView, item_reasons, missed
 from evalcore.wording import counted, outcomes_text
 
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
@@ -50,18 +50,26 @@ def render_terminal(view: ReportView, style: Style, *, most: int) -> Iterator[Li
     unlisted = sum(candidate.regression_count for candidate in compared(report)) - listed
     if unlisted > 0:
         yield None, f"… and {counted(unlisted, 'more regression')} (report.json has the list)"
-    failures = view.failures(most * EQUAL_FAILURES)
-    groups = equal_failures(failures, report.quarantine)[:most]
-    if regressions and groups:
+    groups: dict[tuple[str, tuple[Line, ...]], list[Failure]] = {}
+    for failure in view.failures(most * _EQUAL_FAILURES):
+        if failure.item["status"] != "skipped":
+            mark = quarantine_mark(report.quarantine, failure.case)
+            shown = _outcome(failure.item, mark), tuple(_why(failure.item, style))
+            groups.setdefault(shown, []).append(failure)
+    failures = list(groups.items())[:most]
+    if regressions and failures:
         yield None, ""
-    for group in groups:
-        yield from render_failures(*group, style)
+    for (outcome, why), equal in failures:
+        ended = equal[0].item["status"] == "completed"
+        colour, sign = ("red", "✗") if ended else ("magenta", "!")
+        yield from style.lines(f"{sign} {_items(equal)}: {outcome}", colour, hanging=2)
+        yield from why
     counts = report.summary.counts
-    listed = sum(len(equal) for _, equal in groups)
+    listed = sum(len(equal) for _, equal in failures)
     unlisted = counts.planned - counts.passed - counts.skipped - listed
     if unlisted > 0:
         yield None, f"… and {unlisted} more that did not pass (report.json lists them)"
-    if groups or regressions:
+    if failures or regressions:
         yield None, ""
     yield from render_summary(view, style)
 
@@ -211,80 +219,50 @@ class Style(NamedTuple):
             yield colour, " " * (indent + hanging * (number > 0)) + line
 
 
-EQUAL_FAILURES: Final = 20
-"""How many failures are read for each group that is shown."""
+_EQUAL_FAILURES: Final = 20
+"""How many failures are read for each group of equal ones that is shown."""
 _NAMED: Final = 5
 
 
-def equal_failures(
-    failures: Sequence[Failure], quarantine: Quarantine
-) -> list[tuple[str, list[Failure]]]:
-    """Return failures in groups of equal ones with their mark, by their first.
-
-    Skipped items are left out.
-    """
-    groups: dict[tuple[Failure, str], list[Failure]] = {}
-    for failure in failures:
-        if failure.status != "skipped":
-            mark = quarantine_mark(quarantine, failure.case)
-            shown = tuple(map(_as_shown, failure.assertions))
-            why = failure._replace(case="", variant="", iteration=0, output=None, assertions=shown)
-            groups.setdefault((why, mark), []).append(failure)
-    return [(mark, equal) for (_, mark), equal in groups.items()]
+def _outcome(item: Mapping[str, Any], mark: str) -> str:
+    outcome = (
+        f"{item['outcome']}{_score(item)}" if item["status"] == "completed" else item["status"]
+    )
+    return f"{outcome}{cut_mark(item.get('finish_reason'))}{mark}"
 
 
-def _as_shown(assertion: FailedAssertion) -> FailedAssertion:
-    """Return an assertion without the texts that are shown of failed ones only."""
-    if assertion.outcome == "failed":
-        return assertion
-    return assertion._replace(expected=None, actual=None)
-
-
-def render_failures(mark: str, equal: Sequence[Failure], style: Style) -> Iterator[Line]:
-    """Yield which items did not pass, then their reason once."""
-    failure = equal[0]
-    ended = failure.status == "completed"
-    outcome = str(failure.outcome) if ended else failure.status
-    score = f", score {failure.score:.4f}" if ended and failure.score is not None else ""
-    colour, sign = ("red", "✗") if ended else ("magenta", "!")
-    mark = f"{cut_mark(failure.finish_reason)}{mark}"
-    yield from style.lines(f"{sign} {_items(equal)}: {outcome}{score}{mark}", colour, hanging=2)
-    if not ended or not failure.assertions:
-        for reason in failure_reasons(failure):
-            yield from style.lines(reason, indent=4)
-        return
-    for assertion in failure.assertions:
+def _why(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    assertions = missed(item) if item["status"] == "completed" else []
+    for assertion in assertions:
         yield from _assertion(assertion, style)
+    if not assertions:
+        for reason in item_reasons(item):
+            yield from style.lines(reason, indent=4)
 
 
 def _items(failures: Sequence[Failure]) -> str:
     """Return what items are called: of one its case, variant and iteration, else their number."""
-    names: dict[str, int] = {}
-    for failure in failures:
-        name = f"{failure.case} [{failure.variant}]"
-        names[name] = names.get(name, 0) + 1
-    first = failures[0]
+    names = Counter(f"{failure.case} [{failure.variant}]" for failure in failures)
     if len(failures) == 1:
-        iteration = f" iteration {first.iteration}" if first.iteration else ""
-        return f"{first.case} [{first.variant}]{iteration}"
+        iteration = failures[0].item["iteration"]
+        return f"{next(iter(names))}{f' iteration {iteration}' if iteration else ''}"
     listed = [f"{name} × {n}" if n > 1 else name for name, n in names.items()]
     more = f" and {len(listed) - _NAMED} more" if len(listed) > _NAMED else ""
     return f"{len(failures)} items ({', '.join(listed[:_NAMED])}{more})"
 
 
-def _assertion(assertion: FailedAssertion, style: Style) -> Iterator[Line]:
-    block = f"{assertion.block}: " if assertion.block else ""
-    sign = {"error": "!", "blocked": "–"}.get(assertion.outcome, "✗")
-    message = f": {assertion.message}" if assertion.message else ""
-    text = f"{sign} {block}{assertion.name}{message}"
-    if assertion.outcome != "failed":
+def _assertion(assertion: Mapping[str, Any], style: Style) -> Iterator[Line]:
+    block = f"{assertion['block']}: " if assertion["block"] else ""
+    sign = {"error": "!", "blocked": "–"}.get(assertion["outcome"], "✗")
+    message = f": {assertion['message']}" if assertion["message"] else ""
+    text = f"{sign} {block}{assertion['name']}{message}"
+    if assertion["outcome"] != "failed":
         yield from style.lines(text, indent=4)
         return
     yield style.line(f"    {text}")
-    if assertion.expected is not None:
-        yield style.line(f"        expected  {assertion.expected}")
-    if assertion.actual is not None:
-        yield style.line(f"        actual    {assertion.actual}")
+    for name in ("expected", "actual"):
+        if assertion[name] is not None:
+            yield style.line(f"        {name:<8}  {assertion[name]}")
 
 
 _OUTCOME_MARKS = {

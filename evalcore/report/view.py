@@ -55,24 +55,17 @@ class ReportView(Protocol):
         """The suite's file, as a reader of the repository names it."""
 
 
-def failure_reasons(failure: Failure) -> list[str]:
-    """Return why an item did not pass: its error, or each assertion that it missed."""
-    if failure.status != "completed":
-        return [failure.error_message or failure.reason or failure.status]
-    missed = [f"{each.name}: {each.message or each.outcome}" for each in failure.assertions]
-    return missed or ([failure.reason] if failure.reason else [])
+def missed(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the assertions of an item of `cases[]` in report.json that did not pass."""
+    return [each for each in item["assertions"] if each["outcome"] != "passed"]
 
 
 def item_reasons(item: Mapping[str, Any]) -> list[str]:
-    """Return the same of an item of `cases[]` in report.json; nothing of one that passed."""
+    """Return why an item did not pass: its error, or each assertion that it missed."""
     if item["status"] != "completed":
         return [(item["error"] or {}).get("message") or item["reason"] or item["status"]]
-    missed = [
-        f"{each['name']}: {each['message'] or each['outcome']}"
-        for each in item["assertions"]
-        if each["outcome"] != "passed"
-    ]
-    return missed or ([item["reason"]] if item["reason"] else [])
+    reasons = [f"{each['name']}: {each['message'] or each['outcome']}" for each in missed(item)]
+    return reasons or ([item["reason"]] if item["reason"] else [])
 
 
 def shown_text(value: Any) -> str | None:
@@ -105,18 +98,10 @@ def _question_text(value: Any) -> str | None:
         text = next((text for text in texts if isinstance(text, str) and text.strip()), None)
         if text is not None:
             return text
-        if isinstance(value.get("messages"), list):
-            return _question_text(value["messages"])
-    if isinstance(value, Sequence) and value and all(isinstance(each, Mapping) for each in value):
+        value = value.get("messages") or value
+    if isinstance(value, list | tuple) and all(isinstance(each, Mapping) for each in value):
         users = [each for each in value if each.get("role") == "user"]
-        content = (users or list(value))[-1].get("content")
-        if content is not None:
-            value = content
-            if isinstance(content, list):
-                parts = (
-                    part.get("text") if isinstance(part, Mapping) else part for part in content
-                )
-                value = " ".join(part for part in parts if isinstance(part, str))
-            if isinstance(value, str):
-                return value
+        content = [each.get("content") for each in users or value]
+        if content and isinstance(content[-1], str):
+            return content[-1]
     return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS, default=str).decode()

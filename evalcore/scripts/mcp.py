@@ -11,7 +11,7 @@ from pydantic import Field
 
 from evalcore.expressions.template import compile_tree
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError
-from evalcore.scripts.statements import MistakeCollector, ScriptPart, read_shape
+from evalcore.scripts.statements import MistakeCollector, ScriptPart, is_text, read_shape
 from evalcore.shapes import Text
 from evalcore.trust.processes import hide_process
 from evalcore.trust.secrets import literals_of_target, telling_values
@@ -83,9 +83,9 @@ def check_servers(raw: Any, loc: Loc, mistakes: MistakeCollector) -> dict[str, A
         return {}
     for name, server in raw.items():
         at = (*loc, str(name))
-        if not isinstance(name, str):
-            mistakes.add(at, f"a key must be text, got {describe(name)}; write it in quotes")
-        elif not isinstance(server, Mapping):
+        if not is_text(name, loc, mistakes):
+            continue
+        if not isinstance(server, Mapping):
             mistakes.add(at, f"expected {{transport: …}}, got {describe(server)}")
         else:
             _check_server(server, at, mistakes)

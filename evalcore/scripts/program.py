@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Annotated, Any, Final, NamedTuple
@@ -20,13 +19,13 @@ from evalcore.scripts.statements import (
     StatementCompiler,
     Toolbox,
     any_waits,
+    is_text,
     read_shape,
 )
 from evalcore.scripts.tools import ToolReader
 from evalcore.wording import Loc, describe
 
 ITERATION: Final = "TEST_ITERATION"
-_KEPT_TESTS: Final = 1_024
 
 
 class LevelShape(ScriptPart):
@@ -118,11 +117,9 @@ class LevelReader:
         compiler = StatementCompiler(Toolbox(), self._mistakes)
         trees: dict[str, Tree] = {}
         for key, value in raw.items():
-            if not isinstance(key, str):
-                text = f"a key must be text, got {describe(key)}; write it in quotes"
-                self._mistakes.add((*loc, str(key)), text)
-            elif (tree := compiler.tree(value, (*loc, key))) is not None:
-                trees[key] = tree
+            if is_text(key, loc, self._mistakes):
+                tree = compiler.tree(value, (*loc, key))
+                trees |= {} if tree is None else {key: tree}
         return trees
 
 
@@ -141,28 +138,6 @@ def read_levels(layers: tuple[Layer, ...], reader: LevelReader) -> tuple[Level, 
         parent = levels[-1].toolbox if levels else None
         levels.append(reader.read(raw, path, parent, chain=chain, shape=LevelShape))
     return tuple(levels)
-
-
-class SuiteProgram:
-    """The tests of a suite, made when they are first asked for; safe for one thread."""
-
-    def __init__(self, levels: tuple[Level, ...], reader: LevelReader) -> None:
-        self._levels = levels
-        self._reader = reader
-        self._tests: OrderedDict[str, tuple[Any, Test]] = OrderedDict()
-
-    def test(self, name: str, raw: Mapping[str, Any]) -> Test:
-        """Return the test that a case's input describes."""
-        cached = self._tests.get(name)
-        if cached is not None and cached[0] is raw:
-            return cached[1]
-        test = self._reader.test(raw, (name,), self._levels)
-        if test is None:  # the reader has raised
-            raise ValueError(name)
-        self._tests[name] = (raw, test)
-        if len(self._tests) > _KEPT_TESTS:
-            self._tests.popitem(last=False)
-        return test
 
 
 TEXT: Final = "text"

@@ -358,11 +358,8 @@ class ToolReader:
             self._mistakes.add(at, message)
             return None
         server, tool = read
-        return McpTool(name or tool, server, tool) if self._has_server(server, at) else None
-
-    def _has_server(self, server: str, loc: Loc) -> bool:
         if server in self._servers:
-            return True
-        message = f"the script's 'mcp' has no server '{server}'.{suggest(server, self._servers)}"
-        self._mistakes.add(loc, message)
-        return False
+            return McpTool(name or tool, server, tool)
+        hint = suggest(server, self._servers)
+        self._mistakes.add(at, f"the script's 'mcp' has no server '{server}'.{hint}")
+        return None

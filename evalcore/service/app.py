@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
 import orjson
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -17,9 +18,9 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
-from evalcore.service import evals, export, files, results, runs, workflow_runs, workflows
+from evalcore.service import evals, files, runs, workflows
 from evalcore.service.auth import OpenGuard
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -39,6 +40,9 @@ from evalcore.service.requests import CurrentContext
 from evalcore.service.ui import PREFIX, PagesRoute, create_pages, open_site
 from evalcore.version import VERSION
 
+if TYPE_CHECKING:
+    from evalcore.service.mcp import McpEndpoint
+
 _FORM: Final = "multipart/form-data"
 _DOCS: Final = Path(__file__).with_name("docs.html.j2")
 
@@ -48,11 +52,9 @@ _ROUTERS: Final = (
     operations,
     files.router,
     runs.router,
-    results.router,
     evals.router,
-    workflow_runs.router,
+    workflows.runs_router,
     workflows.router,
-    export.router,
 )
 
 
@@ -86,12 +88,13 @@ async def metrics(context: CurrentContext) -> Response:
 def create_application(context: Context) -> FastAPI:
     """Return the application; its workers start and stop with it."""
     endpoint, site = _mcp_endpoint(context), open_site(context)
+    serves_tools = nullcontext() if endpoint is None else endpoint.running()
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         await context.start()
         try:
-            async with endpoint.running():
+            async with serves_tools:
                 yield
         finally:
             site.close()
@@ -109,7 +112,7 @@ def create_application(context: Context) -> FastAPI:
     )
     application.state.context, application.state.site = context, site
     if context.open_to is not None:
-        application.add_middleware(OpenGuard, allowed_hosts=context.allowed_hosts)
+        application.add_middleware(OpenGuard)
     # Added last, so that it notes what the others refuse.
     application.add_middleware(RequestLog, metrics=context.metrics)
     application.add_exception_handler(RequestValidationError, _invalid)
@@ -121,7 +124,9 @@ def create_application(context: Context) -> FastAPI:
         application.include_router(router)
     application.add_route("/", _first_page, include_in_schema=False)
     application.add_route("/docs", docs_page, include_in_schema=False)
-    application.router.routes.append(_McpRoute("/mcp", endpoint, include_in_schema=False))
+    application.router.routes.append(
+        _McpRoute("/mcp", endpoint or _without_mcp, include_in_schema=False)
+    )
     application.router.routes.append(PagesRoute(create_pages(context, site)))
     return application
 
@@ -242,16 +247,6 @@ async def _unavailable(_: Request, error: Exception) -> Response:
 # MCP
 
 
-class _Endpoint(Protocol):
-    """An ASGI application that is served in a context."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        """Serve requests in this context."""
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
-
-
 class _McpRoute(Route):
     """A route that names itself, for the request log."""
 
@@ -260,22 +255,14 @@ class _McpRoute(Route):
         return match, {**child_scope, "route": self}
 
 
-class _WithoutMcp:
-    """The endpoint of a service without the SDK."""
-
-    def running(self) -> AbstractAsyncContextManager[None]:
-        return nullcontext()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
-        raise ServiceError(501, NEEDS_EXTRA)
+async def _without_mcp(_: Request) -> Response:
+    raise ServiceError(501, NEEDS_EXTRA)
 
 
-def _mcp_endpoint(context: Context) -> _Endpoint:
-    """Return the MCP server; without the SDK it answers 501 and says what to install."""
-    try:
-        from evalcore.service.mcp import McpEndpoint
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "mcp":
-            raise
-        return _WithoutMcp()
+def _mcp_endpoint(context: Context) -> McpEndpoint | None:
+    """Return the MCP server; None without the SDK."""
+    if find_spec("mcp") is None:
+        return None
+    from evalcore.service.mcp import McpEndpoint
+
     return McpEndpoint(context)

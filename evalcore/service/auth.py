@@ -7,7 +7,7 @@ import hashlib
 import ipaddress
 import secrets
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -248,33 +248,27 @@ def refuse_foreign_pages(request: Request) -> None:
         raise ServiceError(403, "requests of web pages of other origins are refused")
 
 
-def refuse_foreign_hosts(request: Request, allowed_hosts: Collection[str]) -> None:
-    """Raise `ServiceError` 403 for a host that is neither a loopback address nor allowed.
+def refuse_foreign_hosts(request: Request) -> None:
+    """Raise `ServiceError` 403 for a host that is no loopback address.
 
     A name that is rebound to this machine makes a web page's own origin of it.
     """
-    host = _hostname(request.headers.get("host", ""))
-    if not is_loopback(host) and host not in allowed_hosts:
-        raise ServiceError(
-            403,
-            "without tokens the header 'Host' has to name a loopback address, or one of "
-            "`evalcore serve --allowed-host NAME`",
-        )
+    if not is_loopback(_hostname(request.headers.get("host", ""))):
+        raise ServiceError(403, "without tokens the header 'Host' has to name a loopback address")
 
 
 class OpenGuard:
     """ASGI middleware of a service without tokens: no web page can drive or read it."""
 
-    def __init__(self, app: ASGIApp, allowed_hosts: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        self._allowed_hosts = frozenset(host.lower() for host in allowed_hosts)
 
     async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         """Pass a request on, or answer 403."""
         if scope["type"] == "http":
             request = Request(scope)
             try:
-                refuse_foreign_hosts(request, self._allowed_hosts)
+                refuse_foreign_hosts(request)
                 refuse_foreign_pages(request)
             except ServiceError as error:
                 refusal = JSONResponse({"detail": error.detail}, error.status_code)

@@ -38,7 +38,7 @@ class Worker(Protocol):
 class Context:
     """Everything that routes use. `open_to` is the caller of requests without a token.
 
-    Those have to name a loopback address or one of `allowed_hosts`.
+    Those have to name a loopback address.
     """
 
     database: Database
@@ -46,7 +46,6 @@ class Context:
     tokens: Tokens
     rates: RateLimiter
     open_to: Caller | None = None
-    allowed_hosts: Sequence[str] = ()
     max_body_bytes: int = MAX_BODY_BYTES
     workers: Sequence[Worker] = ()
     metrics: ServiceMetrics = field(default_factory=ServiceMetrics)

@@ -128,9 +128,7 @@ def read_drift(
         first, *_ = parse_path(path or "")
         _, begins = _below(schema, first, schema)
         return SchemaDriftReading("partial" if begins else "drifted", usable)
-    # Earlier evals were saved with the part alone, without what it refers to.
-    alone = None if subtree is None else schema_fingerprint(subtree)
-    if saved in {alone, _subtree_fingerprint(subtree, schema)}:
+    if saved == _subtree_fingerprint(subtree, schema):
         return UNCHANGED
     types = None if subtree is None else schema_types(subtree, schema)
     spread = path is not None and Wildcard.ALL in parse_path(path)

@@ -42,13 +42,11 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.workflow import HANDLE_OUTPUTS, STEPS
 from evalcore.trust.processes import is_alive, this_process
-from evalcore.wording import LINE_LENGTH, shorten
 
 LOG: Final = logging.getLogger("evalcore.service")
 _LEASES: Final = 2
 _LOOK_S: Final = 0.5
 _ASK_S: Final = 2.0
-_LARGE_BYTES: Final = 64 * 1024
 
 
 # Whose a run is
@@ -173,66 +171,46 @@ def attend(
         runner.submit(run)
     except RunnerAwayError as error:
         return str(error)
-    return _Watch(run, settings, runner, began).until_ended(lambda: stopper.draining)
+    submitted_s, ask_s = time.monotonic(), 0.0
+    # Since when the server is away, and how many shards were committed then.
+    away: tuple[float, int] | None = None
+    while not stopper.draining and not is_complete(run):
+        if (now_s := time.monotonic()) >= ask_s:
+            ask_s, reason = now_s + _ASK_S, None
+            try:
+                reason = _refusal(run, settings, runner, began, now_s - submitted_s)
+                away = None
+            except RunnerAwayError as error:
+                committed = len(run.written_shards())
+                if away is None or committed > away[1]:
+                    away = now_s, committed
+                reason = str(error) if now_s - away[0] >= settings.stall_s else None
+            if reason is not None:
+                # The flow run may have completed the run since it was looked at.
+                return None if is_complete(run) else reason
+        time.sleep(_LOOK_S)
+    return None
 
 
-class _Watch:
-    """The clocks of one submitted run: since when it waits, since when its server is away."""
-
-    def __init__(
-        self, run: StoredRun, settings: Settings, runner: Runner, began: Callable[[], None]
-    ) -> None:
-        self._run, self._settings, self._runner = run, settings, runner
-        self._began = began
-        self._submitted_at = time.monotonic()
-        self._away_at: float | None = None
-        self._committed = 0
-
-    def until_ended(self, stopped: Callable[[], bool]) -> str | None:
-        """Return once the run is complete or stopped, or why this process has to go on with it."""
-        ask_at = 0.0
-        while not stopped() and not is_complete(self._run):
-            if time.monotonic() >= ask_at:
-                ask_at = time.monotonic() + _ASK_S
-                reason = self._ask()
-                if reason is not None:
-                    # The flow run may have completed the run since it was looked at.
-                    return None if is_complete(self._run) else reason
-            time.sleep(_LOOK_S)
-        return None
-
-    def _ask(self) -> str | None:
-        try:
-            submission = self._runner.submission(self._run)
-            self._away_at = None
-            if submission.stage is Stage.WAITING:
-                return self._withdrawn_if_late()
-        except RunnerAwayError as error:
-            return self._away_too_long(str(error))
-        if submission.stage is Stage.RUNNING or is_complete(self._run):
-            self._began()
-            return None
-        if submission.stage is Stage.CANCELLED:
-            raise RunConflictError(submission.reason)
-        return (
-            f"{submission.reason}. Workers need the service's EVALCORE_PLAN_KEY and its store "
-            "(docs/guides/deployment.md)"
-        )
-
-    def _withdrawn_if_late(self) -> str | None:
-        take_up_s = self._settings.take_up_s
-        if time.monotonic() - self._submitted_at < take_up_s or not self._runner.withdraw(
-            self._run
-        ):
+def _refusal(
+    run: StoredRun, settings: Settings, runner: Runner, began: Callable[[], None], waited_s: float
+) -> str | None:
+    """Ask the runner once; return why its workers do not execute the run, None if they may."""
+    submission = runner.submission(run)
+    if submission.stage is Stage.WAITING:
+        take_up_s = settings.take_up_s
+        if waited_s < take_up_s or not runner.withdraw(run):
             return None
         return f"no worker has begun it within {take_up_s:g} s (EVALCORE_TAKE_UP_S)"
-
-    def _away_too_long(self, message: str) -> str | None:
-        """Return the message once nothing was committed for long while the server was away."""
-        now, committed = time.monotonic(), len(self._run.written_shards())
-        if self._away_at is None or committed > self._committed:
-            self._away_at, self._committed = now, committed
-        return message if now - self._away_at >= self._settings.stall_s else None
+    if submission.stage is Stage.RUNNING or is_complete(run):
+        began()
+        return None
+    if submission.stage is Stage.CANCELLED:
+        raise RunConflictError(submission.reason)
+    return (
+        f"{submission.reason}. Workers need the service's EVALCORE_PLAN_KEY and its store "
+        "(docs/guides/deployment.md)"
+    )
 
 
 # Suites
@@ -386,23 +364,8 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
     details = checked.get("details")
     details = (orjson.loads(details) if isinstance(details, str) else details) or {}
     outputs = _details_of(run, row).get(HANDLE_OUTPUTS)
-    result = _without_large_value(details.get("assertion_result"))
+    result = details.get("assertion_result")
     return ItemResult(row["case_id"], *times, outputs, result, None)
-
-
-def _without_large_value(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-    """Return an assertion result whose failure shows the beginning of a large value only.
-
-    The value stands whole in the result's outputs.
-    """
-    failure = (result or {}).get("failure") or {}
-    details = failure.get("details") or {}
-    text = orjson.dumps(details.get("partial_value"))
-    if result is None or len(text) <= _LARGE_BYTES:
-        return result
-    excerpt = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
-    details = {**details, "partial_value": excerpt}
-    return {**result, "failure": {**failure, "details": details}}
 
 
 def _stored_items(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[dict[str, Any]]]]:

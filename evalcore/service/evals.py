@@ -41,8 +41,7 @@ from evalcore.service.tables import (
     WorkflowVersionRow,
     new_id,
 )
-from evalcore.service.workflow_runs import HANDLES
-from evalcore.service.workflows import output_handles, read_draft, read_drafts
+from evalcore.service.workflows import HANDLES, output_handles, read_draft, read_drafts
 from evalcore.workflow.handles import unknown_handles
 
 router = routes_of("/v1/workflows/evals", "evals")
@@ -72,16 +71,9 @@ async def create(body: CreateEval, context: CurrentContext) -> WorkflowEval:
         inputs = await durable_inputs(session, body.workflow_id, block_id, body.source)
     assertion = assertion_of(body.assertion)
     identifier, now = new_id(Kind.EVAL), datetime.now(UTC)
-    revision = EvalRevisionRow(
-        id=new_id(Kind.REVISION),
-        created_at=now,
-        eval_id=identifier,
-        block_id=block_id,
-        source=body.source.model_dump(mode="json"),
-        handle_inputs=inputs,
-        schema_fingerprint=_schema_fingerprint(draft, block_id, assertion),
-        **_fingerprinted(inputs, assertion),
-    )
+    schema = _schema_fingerprint(draft, block_id, assertion)
+    source = body.source.model_dump(mode="json")
+    revision = _revision(identifier, block_id, source, inputs, schema, assertion)
     row = EvalRow(
         id=identifier,
         created_at=now,
@@ -190,25 +182,30 @@ async def _changed(
         assertion = assertion_of(body.assertion)
     if body.assertion is not None or body.target is not None:
         schema = _schema_fingerprint(draft, block_id, assertion)
+    return _revision(saved.row.id, block_id, source, inputs, schema, assertion)
+
+
+def _revision(
+    eval_id: str,
+    block_id: str,
+    source: Any,
+    inputs: Mapping[str, Any],
+    schema: str | None,
+    assertion: EvalAssertion,
+) -> EvalRevisionRow:
+    written = assertion.model_dump(mode="json", by_alias=True)
     return EvalRevisionRow(
         id=new_id(Kind.REVISION),
         created_at=datetime.now(UTC),
-        eval_id=saved.row.id,
+        eval_id=eval_id,
         block_id=block_id,
         source=source,
         handle_inputs=inputs,
         schema_fingerprint=schema,
-        **_fingerprinted(inputs, assertion),
+        assertion=written,
+        inputs_fingerprint=fingerprint(inputs),
+        assertion_fingerprint=fingerprint([written["target"], written["condition"]]),
     )
-
-
-def _fingerprinted(inputs: Mapping[str, Any], assertion: EvalAssertion) -> dict[str, Any]:
-    written = assertion.model_dump(mode="json", by_alias=True)
-    return {
-        "assertion": written,
-        "inputs_fingerprint": fingerprint(inputs),
-        "assertion_fingerprint": fingerprint([written["target"], written["condition"]]),
-    }
 
 
 def _blocks(draft: WorkflowVersionRow) -> Mapping[str, Mapping[str, Any]]:

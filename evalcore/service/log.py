@@ -17,9 +17,7 @@ if TYPE_CHECKING:
 
     from evalcore.service.metrics import ServiceMetrics
 
-
 LOG: Final = logging.getLogger("evalcore.service.requests")
-REQUEST_ID: Final = "X-Request-ID"
 _ACCEPTED_ID: Final = re.compile(r"[A-Za-z0-9._:/+=@-]{1,128}")
 _NO_ROUTE: Final = "unmatched"
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})

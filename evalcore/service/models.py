@@ -10,7 +10,6 @@ from typing import Annotated, Any, Final, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from evalcore.checks.conditions import AnyCondition, AssertionTarget, EvalAssertion, Handle
-from evalcore.formats.saved_evals import FileEval
 
 Item = TypeVar("Item")
 Identifier = Annotated[str, Field(min_length=1, max_length=200)]
@@ -446,14 +445,6 @@ class RegisteredWorkflow(ResponseBody):
     name: str
     version_id: str
     blocks: list[WorkflowBlock]
-
-
-class ExportedWorkflow(ResponseBody):
-    """A workflow's draft and its saved evals, oldest first, with their frozen inputs."""
-
-    name: str
-    workflow: dict[str, Any]
-    evals: list[FileEval]
 
 
 class StartWorkflowRun(RequestBody):

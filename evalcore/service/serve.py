@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -21,6 +19,7 @@ from evalcore.service.log import set_up_logging
 from evalcore.service.worker import EvalWorker, WorkflowWorker
 from evalcore.settings import Settings
 from evalcore.storage.address import open_store
+from evalcore.viewer.app import listen
 
 DEFAULT_DATABASE = "evalcore.db"
 
@@ -36,7 +35,6 @@ class ServeOptions:
     insecure: bool = False
     requests_per_second: float = 100.0
     runs_at_once: int = 4
-    allowed_hosts: tuple[str, ...] = ()
 
 
 def serve(options: ServeOptions, settings: Settings) -> None:
@@ -51,7 +49,7 @@ def serve(options: ServeOptions, settings: Settings) -> None:
 
 async def _serve(options: ServeOptions, settings: Settings) -> None:
     set_up_logging(settings.log)
-    listening = _listening(options.host, options.port)
+    listening = listen(options.host, options.port)
     database = open_database(options.database)
     await upgrade(database)
     application = create_application(open_context(options, settings, database))
@@ -68,20 +66,6 @@ async def _serve(options: ServeOptions, settings: Settings) -> None:
     await uvicorn.Server(config).serve([listening])
 
 
-def _listening(host: str, port: int) -> socket.socket:
-    """Return a socket bound to the address; raise `UsageError` if it cannot be, before all else."""
-    try:
-        family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(address)
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
-        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
-    return listening
-
-
 def open_context(options: ServeOptions, settings: Settings, database: Database) -> Context:
     """Return what a service has whose database is migrated."""
     context = Context(
@@ -90,7 +74,6 @@ def open_context(options: ServeOptions, settings: Settings, database: Database) 
         tokens=Tokens(database),
         rates=RateLimiter(options.requests_per_second),
         open_to=Caller(Scope.ADMIN) if options.insecure else None,
-        allowed_hosts=options.allowed_hosts,
     )
     runner, at_once = find_configured_runner(), options.runs_at_once
     context.workers = [

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 # What `duckdb` adds to its compiled module (the version, types of the DB API) takes three times as
@@ -109,11 +109,14 @@ class BoundedConnection:
     most of the machine's memory; until the cursor is closed, that is the whole process's limit.
     """
 
-    def __init__(self, rows: int, memory_mb: int = MEMORY_LIMIT_MB) -> None:
+    usual_mb: ClassVar[int] = MEMORY_LIMIT_MB
+    """The limit where none is given. A process that keeps many tables open sets a lower one."""
+
+    def __init__(self, rows: int, memory_mb: int | None = None) -> None:
         use_threads_for(rows)
         self._rows = rows
         self._connection = connect()
-        self._limit(memory_mb)
+        self._limit(memory_mb or self.usual_mb)
 
     def execute(self, query: str, parameters: Any = None) -> duckdb.DuckDBPyConnection:
         """Execute a query; raise `MemoryLimitError` if the machine has too little memory for it."""
@@ -131,7 +134,7 @@ class BoundedConnection:
     def close(self) -> None:
         """Close the cursor."""
         self._connection.close()
-        self._limit(MEMORY_LIMIT_MB)
+        self._limit(self.usual_mb)
 
     def _limit(self, memory_mb: int) -> None:
         # The limit cannot be lowered below what another query of this process holds.

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -23,37 +26,63 @@ def open_store(address: str, *, s3: S3Settings | None = None) -> ObjectStore:
     Nothing is created or asked of a server yet. `s3` defaults to what the environment says
     (`S3Settings.from_environment`). An address of another form raises `UsageError`.
     """
+    place = _parsed(address)
+    if isinstance(place, Path):
+        if place.exists() and not place.is_dir():
+            raise UsageError(f"{place} is a file: {_FORMS}")
+        return LocalStore(place)
+    from evalcore.storage.s3 import S3Settings, S3Store
+
+    return S3Store(*place, s3 or S3Settings.from_environment(os.environ))
+
+
+def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:
+    """Whether a store's address is one of those allowed, or lies below one.
+
+    Folders are compared as the file system resolves them, `s3://` addresses part by part.
+    """
+    where = _parts(address)
+    return bool(where) and any(base and where[: len(base)] == base for base in map(_parts, allowed))
+
+
+def folder_of_store(address: str) -> Path | None:
+    """Return the folder that a store's address names, resolved; None for any other address."""
+    with suppress(UsageError):
+        place = _parsed(address)
+        return place.resolve() if isinstance(place, Path) else None
+    return None
+
+
+def _parts(address: str) -> tuple[str, ...]:
+    """Return kind, bucket and the parts of the path; () for what is no plain address."""
+    with suppress(UsageError):
+        place = _parsed(address)
+        if isinstance(place, Path):
+            return ("file", *place.resolve().parts)
+        bucket, prefix = place
+        if re.search(r"[\\?#@%\s]|//", f"{bucket}/{prefix}") is None:
+            return ("s3", bucket, *filter(None, prefix.split("/")))
+    return ()
+
+
+def _parsed(address: str) -> Path | tuple[str, str]:
+    """Return the folder, or the bucket and the prefix, of an address; raise `UsageError`."""
     scheme, separator, rest = address.partition("://")
     if not address.strip() or "\0" in address:
         raise UsageError(f"{address!r} is no address of a store: {_FORMS}")
     if not separator:
         if address.startswith(("s3:", "file:")):
             raise UsageError(f"{address!r}: two slashes are missing after the colon; {_FORMS}")
-        return _open_folder(Path(address).expanduser())
-    match scheme.lower():
-        case "file":
-            return _open_folder(_file_url_path(address))
-        case "s3":
-            return _open_s3(address, rest, s3)
-        case _:
-            # Not the whole address: it may hold a password.
-            raise UsageError(f"{scheme}:// is no kind of store: {_FORMS}")
-
-
-def _open_folder(path: Path) -> LocalStore:
-    if path.exists() and not path.is_dir():
-        raise UsageError(f"{path} is a file: {_FORMS}")
-    return LocalStore(path)
-
-
-def _file_url_path(address: str) -> Path:
-    url = urlsplit(address)
-    if url.netloc not in {"", "localhost"} or not url.path.startswith("/"):
-        raise UsageError(f"{address!r} names no folder of this machine: write file:///folder")
-    return Path(unquote(url.path))
-
-
-def _open_s3(address: str, rest: str, settings: S3Settings | None) -> ObjectStore:
+        return Path(address).expanduser()
+    if scheme.lower() == "file":
+        url = urlsplit(address)
+        path = unquote(url.path)
+        if url.netloc not in {"", "localhost"} or not path.startswith("/") or url.query:
+            raise UsageError(f"{address!r} names no folder of this machine: write file:///folder")
+        return Path(path)
+    if scheme.lower() != "s3":
+        # Not the whole address: it may hold a password.
+        raise UsageError(f"{scheme}:// is no kind of store: {_FORMS}")
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
         raise UsageError(
@@ -66,6 +95,4 @@ def _open_s3(address: str, rest: str, settings: S3Settings | None) -> ObjectStor
         raise UsageError(f"{address!r} is no address of a store ({error}): {_FORMS}") from None
     if not bucket or any(character in rest for character in "?#"):
         raise UsageError(f"{address!r} is no address of a store: {_FORMS}")
-    from evalcore.storage.s3 import S3Settings, S3Store
-
-    return S3Store(bucket, prefix, settings or S3Settings.from_environment(os.environ))
+    return bucket, prefix

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 
-AddressingStyle: TypeAlias = Literal["path", "virtual", "auto"]
 Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
 
 
@@ -44,19 +43,15 @@ Encryption: TypeAlias = Literal["AES256", "aws:kms", "aws:kms:dsse"]
 class S3Settings:
     """How to reach the server. Credentials are not here: boto3 finds them where it always does.
 
-    `addressing_style` None is `path` with an endpoint and `auto` without. `max_attempts` counts
-    the first one. `pool_size` connections are kept; more threads than that wait for new ones.
-    `encryption` is how the server encrypts what is written (`AES256`, `aws:kms`, `aws:kms:dsse`),
-    by default as the bucket says; `kms_key_id` names the key of `aws:kms`.
+    `max_attempts` counts the first one. `encryption` is how the server encrypts what is written
+    (`AES256`, `aws:kms`, `aws:kms:dsse`), by default as the bucket says; `kms_key_id` names the key
+    of `aws:kms`.
     """
 
     endpoint_url: str | None = None
     region: str | None = None
-    addressing_style: AddressingStyle | None = None
-    connect_timeout_s: float = 5.0
     read_timeout_s: float = 60.0
     max_attempts: int = 6
-    pool_size: int = 32
     encryption: Encryption | None = None
     kms_key_id: str | None = None
 
@@ -356,17 +351,16 @@ def _make_client(bucket: str, settings: S3Settings) -> S3Client:
     region = settings.region or "us-east-1"
     address = settings.endpoint_url or f"https://{bucket}.s3.{region}.amazonaws.com"
     proxy = proxy_for(address)
-    default_style: AddressingStyle = "path" if settings.endpoint_url else "auto"
     config = Config(
-        connect_timeout=settings.connect_timeout_s,
+        connect_timeout=5.0,
         # boto3 would ask a proxy for this machine, too.
         proxies={urlsplit(address).scheme: proxy} if proxy else {},
         read_timeout=settings.read_timeout_s,
         # The other modes have a quota of repetitions, which one bad minute uses up for all calls
         # of a process.
         retries={"mode": "legacy", "total_max_attempts": settings.max_attempts},
-        max_pool_connections=settings.pool_size,
-        s3={"addressing_style": settings.addressing_style or default_style},
+        max_pool_connections=32,  # more threads than that wait for new ones
+        s3={"addressing_style": "path" if settings.endpoint_url else "auto"},
         signature_version="s3v4",
         # Newer checksums are optional for S3 and unknown to many compatible servers.
         request_checksum_calculation="when_required",

@@ -174,9 +174,18 @@ def calibrate(
             verdicts[case["id"]] = {"passed": True, "failed": False}.get(result["outcome"])
             digest = (result.get("details") or {}).get("prompt_sha256", digest)
     calibration = compared(labels, verdicts, observed=observed, min_kappa=min_kappa)
-    names = tuple(_judges(changed, assertion))
+    own = changed.targets.get(changed.default_target or "")
+    check = load_check(assertion.check, assertion.params)
+    panel = check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
+    judges = [(judge_name(spec.name, own, changed), spec) for spec in panel.judges]
+    names = tuple(name for name, _ in judges if name is not None)
     calibration = replace(calibration, judges=names, prompt_sha256=digest, run=run)
-    _note(store, changed, assertion, calibration)
+    for name, spec in judges:
+        target = changed.targets.get(name or "")
+        # Noted for runs that require a calibrated judge.
+        if target is not None and digest is not None:
+            key = calibration_key(target, spec, digest)
+            write_calibration(store, key, {**calibration.values(), "judge": name})
     return calibration
 
 
@@ -191,31 +200,6 @@ def _case(label: Label, assertion: Assertion) -> Case:
         criteria=label.criteria,
         metadata=label.metadata,
     )
-
-
-def _judges(definition: SuiteDefinition, assertion: Assertion) -> list[str]:
-    target = definition.targets.get(definition.default_target or "")
-    names = [judge_name(spec.name, target, definition) for spec in _panel(assertion).judges]
-    return [name for name in names if name is not None]
-
-
-def _panel(assertion: Assertion) -> Panel:
-    check = load_check(assertion.check, assertion.params)
-    return check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
-
-
-def _note(
-    store: ObjectStore, definition: SuiteDefinition, assertion: Assertion, calibration: Calibration
-) -> None:
-    """Write the calibration of each judge, for runs that require one."""
-    if calibration.prompt_sha256 is None:
-        return
-    specs = _panel(assertion).judges
-    for spec, name in zip(specs, calibration.judges, strict=False):
-        target = definition.targets.get(name)
-        if target is not None:
-            key = calibration_key(target, spec, calibration.prompt_sha256)
-            write_calibration(store, key, {**calibration.values(), "judge": name})
 
 
 def annotated_labels(run: StoredRun, assertion: str | None) -> list[Label]:

@@ -6,20 +6,23 @@ import asyncio
 import os
 import sys
 import traceback
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, NoReturn, TypedDict, TypeVar, Unpack
+from typing import Annotated, Any, Final, NoReturn, TypeVar, Unpack
+
+from pydantic import Strict, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from evalcore.errors import EvalError, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.execution.stopper import Stopper
 from evalcore.formats.options import LoadOptions, check_file_name
 from evalcore.formats.registry import load_suite
 from evalcore.isolation.mode import Isolation
-from evalcore.model.iterations import AUTO, ITERATIONS_FORMS, Iterations, parse_iterations
+from evalcore.model.iterations import parse_iterations
 from evalcore.model.mode import Mode
 from evalcore.model.run import Decision
 from evalcore.model.suite import Format, Suite
@@ -30,12 +33,23 @@ from evalcore.pipeline.session import ExecuteOptions
 from evalcore.redaction.redactor import cover_exception
 from evalcore.report.document import report_head
 from evalcore.settings import Settings, read_settings
+from evalcore.shapes import (
+    STRICT,
+    Count,
+    Listed,
+    Repetitions,
+    Text,
+    adapter,
+    explain,
+    parameter_mistake,
+    written_as,
+)
 from evalcore.storage.address import open_store
 from evalcore.storage.store import ObjectStore
 from evalcore.suites.define import EvalSuite, with_importable_names
 from evalcore.suites.report import SuiteReport, SuiteSummary, VariantResult
 from evalcore.trust.imports import ImportPolicy, root_modules, text_of_error
-from evalcore.wording import missing_file, suggest
+from evalcore.wording import missing_file
 
 SUFFIX: Final = ".py"
 _SUITES: Final = "suites"
@@ -180,29 +194,20 @@ def _defined(module: ModuleType, file: str) -> list[EvalSuite]:
     return list(suites.values())
 
 
-def _listed(value: Any, file: str) -> Iterator[EvalSuite]:
-    """Yield the suites of `suites`: a suite, a list of them, or a function that returns either."""
+def _listed(value: Any, file: str) -> list[EvalSuite]:
+    """Return the suites of `suites`: a suite, a list of them, or a function that returns either."""
     try:
         listed = value() if callable(value) else value
-        if isinstance(listed, EvalSuite):
-            listed = [listed]
-        members = list(listed) if isinstance(listed, Iterable) else None
+        members = [listed] if isinstance(listed, EvalSuite) else list(listed)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - the suite's own function
         _explain(error, Path(file))
-    if members is None:
-        returned = "returned" if callable(value) else "is"
-        kind = type(listed).__name__
-        message = f"`suites` {returned} {kind}; expected a suite, or a list of suites"
-        if isinstance(listed, Coroutine):
-            listed.close()
-        raise _failure(file, None, message)
     for member in members:
         if not isinstance(member, EvalSuite):
             kind = type(member).__name__
             raise _failure(file, None, f"`suites` has {kind} where a suite is expected")
-        yield member
+    return members
 
 
 def read_suite_file(path: Path, options: LoadOptions) -> Suite:
@@ -226,6 +231,8 @@ def read_suite_file(path: Path, options: LoadOptions) -> Suite:
     return suites[0]
 
 
+MODE = Annotated[Mode, Strict(strict=False)]
+NAMES = Annotated[Iterable[str], written_as(Listed[Text])]
 Store = ObjectStore | str | os.PathLike[str]
 T = TypeVar("T")
 _OPTION_NAMES: Final = {
@@ -237,6 +244,7 @@ _OPTION_NAMES: Final = {
 }
 
 
+@with_config(STRICT)
 class RunChoices(TypedDict, total=False):
     """What a call lays over a suite.
 
@@ -248,17 +256,33 @@ class RunChoices(TypedDict, total=False):
     configuration says (`process`) for a file.
     """
 
-    variants: Iterable[str]
-    cases: Iterable[str]
-    tags: Iterable[str]
-    excluded_tags: Iterable[str]
-    baseline: str
-    baseline_run: str
-    iterations: int | str
-    concurrency: int
+    variants: NAMES
+    cases: NAMES
+    tags: NAMES
+    excluded_tags: NAMES
+    baseline: Text
+    baseline_run: Text
+    iterations: Annotated[int | str, written_as(Repetitions)]
+    concurrency: Count
     strict: bool
-    allow_imports: Iterable[str]
-    isolation: str
+    allow_imports: NAMES
+    isolation: Annotated[str, written_as(Annotated[Isolation, Strict(strict=False)])]
+
+
+@with_config(STRICT)
+class _Checked(RunChoices, total=False):
+    """The choices of a run with its mode."""
+
+    mode: MODE
+
+
+def check_arguments(shape: Any, given: Mapping[str, Any], call: str) -> Any:
+    """Return the arguments of a call as `shape` has them; raise `UsageError` with all mistakes."""
+    try:
+        return adapter(shape).validate_python(given)
+    except ValidationError as error:
+        mistakes = (parameter_mistake(*each) for each in explain(error, given, shape))
+        raise UsageError(f"{call}: {'; '.join(mistakes)}") from None
 
 
 def run_suite(
@@ -310,31 +334,6 @@ def off_the_loop(call: Callable[[], T]) -> T:
         return run()  # what it raises has no part in the question
 
 
-def check_mode(mode: object, example: str) -> None:
-    """Raise `UsageError` for what is no mode; `example` is a call that works."""
-    if not isinstance(mode, str) or mode not in set(Mode):
-        raise UsageError(
-            f"unknown mode {repr(mode)[:80]}: 'mode' is one of {', '.join(Mode)}, as in {example}"
-        )
-
-
-def names_chosen(names: Iterable[str] | None, key: str) -> frozenset[str]:
-    """Return names; raise `UsageError` for a text, whose letters would be the names."""
-    if isinstance(names, str):
-        raise UsageError(f"'{key}' is a list, as in {key}=[{repr(names)[:80]}]")
-    chosen = None if names is not None and not isinstance(names, Iterable) else tuple(names or ())
-    if chosen is None or not all(isinstance(name, str) for name in chosen):
-        raise UsageError(f"'{key}' is a list of texts, not {repr(names)[:80]}")
-    return frozenset(chosen)
-
-
-def name_chosen(name: object, key: str) -> str | None:
-    """Return a name, None if there is none; raise `UsageError` for what is no text."""
-    if name is None or (isinstance(name, str) and name):
-        return name
-    raise UsageError(f"'{key}' is a text that is not empty, not {repr(name)[:80]}")
-
-
 def chosen_store(store: Store | None) -> ObjectStore:
     """Return the store of a call; by default the one that the configuration names."""
     if store is None:
@@ -358,24 +357,36 @@ def _report(
     stopper: Stopper,
 ) -> SuiteReport:
     """Run the suite and return its report; what is raised holds no secret."""
-    _check_arguments(suite, mode, store, chosen)
+    is_path = isinstance(suite, str | os.PathLike) and bool(suite)
+    if not isinstance(suite, EvalSuite) and not is_path:
+        raise UsageError(
+            "run_suite() takes what define_suite() returns, or the path of a suite file, not "
+            f"{repr(suite)[:80]}"
+        )
+    is_address = store is None or isinstance(store, str | os.PathLike)
+    if not is_address and not isinstance(getattr(store, "url", None), str):
+        raise UsageError(
+            f"'store' is a folder, 's3://bucket/prefix' or an open store, not {repr(store)[:80]}"
+        )
+    named = {key: value for key, value in chosen.items() if value is not None}
+    choices = check_arguments(_Checked, {"mode": mode, **named}, "run_suite()")
     try:
         configured = read_settings(os.environ, Path.cwd())
-        allowed = tuple(sorted(names_chosen(chosen.get("allow_imports"), "allow_imports")))
-        options = _load_options(mode, store, chosen, configured)
-        loaded = _read(suite, options, chosen, (*configured.allow_imports, *allowed))
+        allowed = choices.get("allow_imports", ())
+        options = _load_options(store, choices, configured)
+        loaded = _read(suite, options, choices, (*configured.allow_imports, *allowed))
         imports = import_policy(loaded.definition.source.folder, allowed)
         default = Isolation.INLINE if isinstance(suite, EvalSuite) else configured.isolation
         execute = ExecuteOptions(
             imports=imports,
-            concurrency=chosen.get("concurrency"),
+            concurrency=choices.get("concurrency"),
             stopper=stopper,
             settings=configured,
             objects=loaded.objects,
-            isolation=_isolation(chosen.get("isolation"), default),
+            isolation=Isolation(choices.get("isolation", default)),
         )
         decide = DecideOptions(imports, loaded.objects, execute.isolation)
-        plan = PlanOptions(mode=mode)
+        plan = PlanOptions(mode=choices["mode"])
         with evaluate(loaded, chosen_store(store), execute, plan, decide) as view:
             return report_of(view, loaded)
     except BaseException as error:  # goes on to the caller without its secrets
@@ -383,37 +394,17 @@ def _report(
         raise
 
 
-def _check_arguments(suite: object, mode: object, store: object, chosen: RunChoices) -> None:
-    """Raise `TypeError` for unknown choices, `UsageError` for arguments of another kind."""
-    unknown = set(chosen) - set(RunChoices.__annotations__)
-    if unknown:
-        hint = suggest(min(unknown), RunChoices.__annotations__)
-        raise TypeError(f"run_suite() has no '{min(unknown)}'.{hint}")
-    is_path = isinstance(suite, str | os.PathLike) and bool(suite)
-    if not isinstance(suite, EvalSuite) and not is_path:
-        raise UsageError(
-            "run_suite() takes what define_suite() returns, or the path of a suite file, not "
-            f"{repr(suite)[:80]}"
-        )
-    check_mode(mode, "run_suite(suite, mode='live')")
-    is_address = store is None or isinstance(store, str | os.PathLike)
-    if not is_address and not isinstance(getattr(store, "url", None), str):
-        raise UsageError(
-            f"'store' is a folder, 's3://bucket/prefix' or an open store, not {repr(store)[:80]}"
-        )
-
-
 def _read(
     suite: EvalSuite | str | os.PathLike[str],
     options: LoadOptions,
-    chosen: RunChoices,
+    choices: _Checked,
     allowed: tuple[str, ...],
 ) -> Suite:
     """Return the suite with what the call lays over it, and its functions.
 
     A file may import the `allowed` modules from anywhere.
     """
-    baseline = name_chosen(chosen.get("baseline"), "baseline")
+    baseline = choices.get("baseline")
     if isinstance(suite, EvalSuite):
         changed = {} if baseline is None else {"baseline": baseline}
         return replace(suite.read(options, **changed), objects=suite.objects)
@@ -423,22 +414,21 @@ def _read(
     return read_suite_file(Path(suite), options)
 
 
-def _load_options(
-    mode: str, store: Store | None, chosen: RunChoices, configured: Settings
-) -> LoadOptions:
-    iterations = _iterations(chosen.get("iterations"))
+def _load_options(store: Store | None, choices: _Checked, configured: Settings) -> LoadOptions:
+    written = choices.get("iterations")
+    iterations = None if written is None else parse_iterations(written)
     return LoadOptions(
         iterations=None if iterations is None else iterations.most,
         auto_iterations=iterations is not None and iterations.auto,
-        concurrency=_count(chosen.get("concurrency"), "concurrency"),
-        baseline=name_chosen(chosen.get("baseline_run"), "baseline_run"),
-        strict=chosen.get("strict", False),
-        secrets_required=mode not in {Mode.REPLAY, Mode.AUTO},
+        concurrency=choices.get("concurrency"),
+        baseline=choices.get("baseline_run"),
+        strict=choices.get("strict", False),
+        secrets_required=choices["mode"] not in {Mode.REPLAY, Mode.AUTO},
         option_names=_OPTION_NAMES,
-        cases=names_chosen(chosen.get("cases"), "cases"),
-        tags=names_chosen(chosen.get("tags"), "tags"),
-        excluded_tags=names_chosen(chosen.get("excluded_tags"), "excluded_tags"),
-        variants=names_chosen(chosen.get("variants"), "variants"),
+        cases=frozenset(choices.get("cases", ())),
+        tags=frozenset(choices.get("tags", ())),
+        excluded_tags=frozenset(choices.get("excluded_tags", ())),
+        variants=frozenset(choices.get("variants", ())),
     ).configured(configured, os.environ, _address(store))
 
 
@@ -446,32 +436,6 @@ def _address(store: Store | None) -> str | None:
     if store is None or isinstance(store, str):
         return store
     return os.fspath(store) if isinstance(store, os.PathLike) else store.url
-
-
-def _isolation(name: str | None, default: str) -> Isolation:
-    if name is None:
-        return Isolation(default)
-    if name not in set(Isolation):
-        raise UsageError(f"isolation is {' or '.join(Isolation)}, not {name!r}")
-    return Isolation(name)
-
-
-def _iterations(value: int | str | None) -> Iterations | None:
-    if value is None:
-        return None
-    is_auto = isinstance(value, str) and value.startswith(AUTO)
-    if not is_auto and (isinstance(value, bool) or not isinstance(value, int)):
-        raise UsageError(f"iterations is {ITERATIONS_FORMS}, not {value!r}")
-    try:
-        return parse_iterations(value)
-    except ValueError as error:
-        raise UsageError(f"iterations: {error}") from None
-
-
-def _count(value: int | None, name: str) -> int | None:
-    if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
-        return value
-    raise UsageError(f"{name} is a whole number from 1 on, not {value!r}")
 
 
 def report_of(view: RunView, suite: Suite) -> SuiteReport:

@@ -9,7 +9,9 @@ from math import fsum
 from pathlib import Path
 from typing import Any
 
-from evalcore.errors import UsageError
+from pydantic import with_config
+from typing_extensions import TypedDict
+
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.mode import Mode
@@ -21,14 +23,16 @@ from evalcore.pipeline.plan import PlanOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.planning.spool import spool_cases
 from evalcore.settings import read_settings
+from evalcore.shapes import STRICT, Share
 from evalcore.suites.define import LocalNames
 from evalcore.suites.report import CheckResult, SuiteReport
 from evalcore.suites.run import (
+    MODE,
+    NAMES,
     Store,
-    check_mode,
+    check_arguments,
     chosen_store,
     import_policy,
-    names_chosen,
     off_the_loop,
     report_of,
 )
@@ -91,6 +95,13 @@ class NoExecutorProvidedError(RuntimeError):
         return type(self), (str(self), replace(self.result, report=None))
 
 
+@with_config(STRICT)
+class _Choices(TypedDict):
+    mode: MODE
+    cases: NAMES
+    threshold: Share | None
+
+
 def run_eval(
     path: str | os.PathLike[str],
     executor: Executor | None = None,
@@ -109,31 +120,17 @@ def run_eval(
     its `result` is theirs. Raises `LoadError` for mistakes in the file, `UsageError` for a
     `threshold` that is not from 0 to 1 and other choices that mean nothing.
     """
-    least, chosen = _share(threshold), names_chosen(cases, "cases")
-    return off_the_loop(lambda: _run(Path(path), executor, store, mode, least, chosen))
+    given = {"mode": mode, "cases": cases, "threshold": threshold}
+    choices = check_arguments(_Choices, given, "run_eval()")
+    return off_the_loop(lambda: _run(Path(path), executor, store, choices))
 
 
-def _share(threshold: Any) -> float | None:
-    is_number = isinstance(threshold, int | float) and not isinstance(threshold, bool)
-    if threshold is None or (is_number and 0 <= threshold <= 1):
-        return None if threshold is None else float(threshold)
-    raise UsageError(f"threshold is a number from 0 to 1, not {repr(threshold)[:80]}")
-
-
-def _run(
-    path: Path,
-    executor: Executor | None,
-    store: Store | None,
-    mode: str,
-    threshold: float | None,
-    cases: frozenset[str],
-) -> EvalRun:
-    settings = read_settings(os.environ, Path.cwd())
-    check_mode(mode, "run_eval(path, mode='live')")
+def _run(path: Path, executor: Executor | None, store: Store | None, choices: _Choices) -> EvalRun:
+    settings, mode = read_settings(os.environ, Path.cwd()), choices["mode"]
     options = LoadOptions(
         format="workflow-harness",
-        threshold=threshold,
-        cases=cases,
+        threshold=choices["threshold"],
+        cases=frozenset(choices["cases"]),
         secrets_required=mode not in {Mode.REPLAY, Mode.AUTO},
         executor=executor is not None,
     ).configured(settings, os.environ)

@@ -7,15 +7,14 @@ from dataclasses import fields
 from functools import cache
 from typing import Any, Final, NotRequired
 
-import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict
 
 from evalcore.errors import TargetError
 from evalcore.jsonvalues import (
     PathSyntaxError,
-    has_equal_keys,
     has_infinite,
+    json_form,
     plain_value,
     storable,
 )
@@ -144,7 +143,7 @@ def is_whole_evidence(value: Any) -> bool:
     return isinstance(value.get("outputs"), Mapping) or ("output" in value and len(value) > 1)
 
 
-def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None) -> Evidence:
+def block_evidence(blocks: Mapping[str, Any]) -> Evidence:
     """Return the evidence of outputs by block: each text, `{output, metrics}`, or any value.
 
     The last block is the primary one. Raises `AnswerError`.
@@ -169,7 +168,7 @@ def block_evidence(blocks: Mapping[str, Any], primary_output: str | None = None)
     )
     if state:
         evidence = with_values(evidence, state | {PRIMARY: next(reversed(state.values()))})
-    return evidence if primary_output is None else with_primary(evidence, primary_output)
+    return evidence
 
 
 def with_primary(evidence: Evidence, primary_output: str) -> Evidence:
@@ -244,20 +243,11 @@ def _metrics(raw: Any) -> Metrics:
 
 
 def json_value(value: Any) -> Any:
-    """Return the value as JSON holds it, so that a stored one is equal to it."""
+    """Return the value as JSON holds it; raise `AnswerError`."""
     try:
-        try:
-            data = orjson.dumps(value)
-        except orjson.JSONEncodeError:
-            data = orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS)
-            if has_equal_keys(value):
-                message = "what JSON cannot hold: a mapping with two keys of one text, as 1 and '1'"
-                raise AnswerError(message) from None
-    except (orjson.JSONEncodeError, RecursionError) as error:
+        return json_form(value)
+    except ValueError as error:
         raise AnswerError(f"what JSON cannot hold: {error}") from None
-    if b"null" in data and has_infinite(value):
-        raise AnswerError("what JSON cannot hold: a number that is NaN or infinite")
-    return orjson.loads(data)
 
 
 @with_config(ConfigDict(extra="allow", strict=True))

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pydantic import Field
 
-from evalcore.errors import EvalError, TargetError
+from evalcore.errors import TargetError
 from evalcore.isolation.mode import Isolation
-from evalcore.isolation.pool import Job, WorkerPool
 from evalcore.jsonvalues import own_copy
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import DEFAULT_VARIANT, Target
-from evalcore.planning.codec import decode_evidence, encode_evidence
-from evalcore.providers.chat import ChatModel
 from evalcore.targets.answers import (
     AnswerError,
     block_evidence,
@@ -25,21 +21,12 @@ from evalcore.targets.answers import (
     with_primary,
 )
 from evalcore.targets.function_context import (
-    COMPLETE,
     FLOW_MORE,
     FLOW_NAMES,
     FLOW_ORDER,
-    CountedCalls,
     FlowContext,
-    alive,
     arguments_for,
     called,
-    chat_model_of,
-    complete_in_engine,
-    complete_in_worker,
-    context_of,
-    measured,
-    model_in_worker,
 )
 from evalcore.targets.nodes import (
     PRIMARY_KEYS,
@@ -54,10 +41,9 @@ from evalcore.targets.nodes import (
     names_one,
     read_node_flow,
 )
-from evalcore.targets.options import BuildContext
+from evalcore.targets.python import FunctionTarget
 from evalcore.targets.registry import KINDS, build_within
-from evalcore.targets.work import Answering, TargetOptions, Work, input_messages, prompt_of
-from evalcore.trust.imports import find_callable
+from evalcore.targets.work import TargetOptions, Work, input_messages, prompt_of
 from evalcore.workflow.context import EngineServices, SoulAnswer
 from evalcore.workflow.events import Event, NoExecutorError, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore
@@ -66,21 +52,9 @@ if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine
 
 
-_ENTRY: Final = "evalcore.targets.flow:flow_in_worker"
 _ANSWER: Final = "answer"
 _NODE: Final = "node"
 _EVENTS: Final = "events"
-
-
-@dataclass(frozen=True, slots=True)
-class FlowCall:
-    """One work item of a flow, as a worker process gets it."""
-
-    options: dict[str, Any]
-    name: str
-    work: Work
-
-
 _KIND: Final = "flow"
 _DEEPEST: Final = 5
 
@@ -122,93 +96,46 @@ class FlowOptions(TargetOptions):
     )
 
 
-class FlowTarget(Answering):
-    """Calls the factory and runs what it returns.
+class FlowTarget(FunctionTarget):
+    """Calls the factory and runs what it returns."""
 
-    Model calls that the functions make through their context are counted by the engine; without
-    any the latency is measured around the whole.
-    """
+    kind = _KIND
 
-    def __init__(self, options: FlowOptions, context: BuildContext) -> None:
-        self._options = options
-        self._context = context
-
-    async def answer(self, work: Work) -> Evidence:
-        """Return the answer.
-
-        Raise `TargetError`: of kind `import` if there is no such function or trust does not grant
-        it, of kind `flow` if it raises or returns what is no answer; those of what it calls.
-        """
-        self._context.check(work.mode)
-        workers = self._workers(work)
-        if workers is not None:
-            return await self._answer_in_worker(work, workers)
-        calls = CountedCalls(work.complete)
-        options = self._options
-        context = context_of(work, options.config, options.provider, options.model)
-        context = alive(context, calls, self.chat)
-        started = time.perf_counter()
-        flow: Any = self._options.target
-        if flow is None:
-            flow = self._function(work)
+    async def _execute(self, function: Any, context: FlowContext, work: Work) -> Evidence:
         try:
             if self._options.call == "executor":
-                returned = await called(_KIND, flow, ExecutorCase.of(work.case))
+                returned = await called(_KIND, function, ExecutorCase.of(work.case))
                 evidence = _blocks_of(returned, work.case.block_fixtures)
             else:
-                evidence = await self._executed(flow, context, work)
-            if self._options.primary_output is not None:
-                evidence = with_primary(evidence, self._options.primary_output)
+                evidence = await self._executed(function, context, work)
+            primary = self._options.primary_output
+            return evidence if primary is None else with_primary(evidence, primary)
         except AnswerError as error:
             raise TargetError(_KIND, str(error)) from error
-        finally:
-            context.cancel.set()
-        return measured(evidence, calls, started)
 
-    async def _answer_in_worker(self, work: Work, workers: WorkerPool) -> Evidence:
-        """Return the answer of a flow whose functions run in a worker process."""
-        options = self._options.model_dump(exclude={"providers"})
-        call = FlowCall(options, self._context.name, work.alone())
-
-        async def answer(question: str, value: Any) -> Any:
-            if question == COMPLETE:
-                return await complete_in_engine(value, self.chat, work.complete)
-            if question == _ANSWER:
-                target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
-                return await self.answered(target, work)
-            if question == _NODE:
-                return await self.answered_node(NodeQuestion(*value), work)
-            if question == _EVENTS:
-                if work.run_store is not None:
-                    for event in value["events"]:
-                        await work.run_store.append_event(Event(*event))
-                    await work.run_store.save_snapshot(Snapshot(*value["snapshot"]))
-                return None
-            raise TargetError("process", f"the engine has no answer to '{question}'")
-
-        return decode_evidence(await workers.call(Job(_ENTRY, call, answer), work.standing_still))
-
-    def _workers(self, work: Work) -> WorkerPool | None:
-        """Return the worker processes that the flow's function runs in; None for this one."""
-        reference = self._options.callable
-        # A function of the program that defined the suite is nowhere else.
-        if self._options.target is not None or reference is None or reference in work.objects:
+    async def _answer_worker(self, question: str, value: Any, work: Work) -> Any:
+        if question == _ANSWER:
+            target = Target(str(value["name"]), str(value["kind"]), dict(value["options"]))
+            return await self._answered(target, work)
+        if question == _NODE:
+            return await self._answered_node(NodeQuestion(*value), work)
+        if question == _EVENTS:
+            if work.run_store is not None:
+                for event in value["events"]:
+                    await work.run_store.append_event(Event(*event))
+                await work.run_store.save_snapshot(Snapshot(*value["snapshot"]))
             return None
-        return work.workers.of(self._options.isolation)
+        return await super()._answer_worker(question, value, work)
 
-    def _function(self, work: Work) -> Callable[..., Any]:
-        reference = self._options.callable
-        if reference is None:
+    def _function(self, work: Work) -> Any:
+        if self._options.target is not None:
+            return self._options.target
+        if self._options.callable is None:
             raise TargetError(_KIND, "a flow needs 'callable': module:function")
-        try:
-            function: Callable[..., Any] = find_callable(reference, work.imports, work.objects)
-        except EvalError as error:
-            raise TargetError("import", str(error)) from error
-        return function
+        return super()._function(work)
 
-    def chat(self, provider: str | None, model: str | None) -> ChatModel:
-        """Return the model of these names; raise `TargetError`."""
-        return chat_model_of(provider, model, self._options.providers, self._context)
+    def _model_names(self) -> tuple[str | None, str | None]:
+        return self._options.provider, self._options.model
 
     async def _executed(
         self, flow: Any, context: FlowContext, work: Work, depth: int = 0
@@ -220,7 +147,7 @@ class FlowTarget(Answering):
             return await self._wrapped(flow, context, work, depth)
         target = _target_in(flow)
         if target is not None:
-            return await self.answered(target, work)
+            return await self._answered(target, work)
         if callable(flow):
             arguments, keywords = arguments_for(
                 flow,
@@ -278,18 +205,23 @@ class FlowTarget(Answering):
             await called(_KIND, register, *arguments, **keywords)
 
         async def ask(question: NodeQuestion) -> TargetAnswer | None:
-            return await self.answered_node(question, work)
+            return await self._answered_node(question, work)
 
         store = work.run_store or MemoryRunStore()
+        if self._engine is not None:
+            store = _EngineRunStore(self._engine)
         services = EngineServices(_no_souls, work.complete, work.folder, store=store)
         return await NodeExecution(flow, registry, context, ask).run(services, primary)
 
-    async def answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
+    async def _answered_node(self, question: NodeQuestion, work: Work) -> TargetAnswer | None:
         """Return the answer of the target that a node's type names; None if there is none.
 
         An input `{prompt}` or `{messages}` is what it holds. The node's configuration is laid over
         the target's options.
         """
+        if self._engine is not None:
+            answer: TargetAnswer | None = await self._engine.ask(_NODE, list(question))
+            return answer
         entry = self._options.providers.get(question.type)
         if entry is None:
             return None
@@ -313,8 +245,12 @@ class FlowTarget(Answering):
         )
         return TargetAnswer(await runnable.answer(node_work), tuple(calls))
 
-    async def answered(self, target: Target, work: Work) -> Evidence:
+    async def _answered(self, target: Target, work: Work) -> Evidence:
         """Return the answer of a target that the flow is or returned."""
+        if self._engine is not None:
+            stored = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
+            evidence: Evidence = await self._engine.ask(_ANSWER, stored)
+            return evidence
         if target.kind == "workflow" and self._options.providers:
             options = {"providers": self._options.providers, **target.options}
             target = Target(target.name, target.kind, options)
@@ -385,46 +321,6 @@ def _blocks_of(returned: Any, fixtures: Evidence | None) -> Evidence:
     output = evidence.output if evidence.outputs else fixtures.output
     measured = {**evidence.block_metrics, **fixtures.block_metrics}
     return evidence._replace(output=output, outputs=outputs, block_metrics=measured)
-
-
-async def flow_in_worker(call: FlowCall, engine: Engine) -> dict[str, Any]:
-    """Return the evidence of a flow as JSON values: what a worker process runs."""
-    flow = _FlowInWorker(call, engine)
-    return encode_evidence(await flow.answer(flow.work))
-
-
-class _FlowInWorker(FlowTarget):
-    """A flow whose model calls and targets are asked of the engine."""
-
-    def __init__(self, call: FlowCall, engine: Engine) -> None:
-        super().__init__(FlowOptions(**call.options), BuildContext(call.name, call.work.folder, {}))
-        self._engine = engine
-        complete, store = complete_in_worker(engine), _EngineRunStore(engine)
-        self.work = replace(call.work, complete=complete, run_store=store)
-
-    def _function(self, work: Work) -> Any:
-        function = super()._function(work)
-        self._engine.loaded()
-        return function
-
-    def chat(self, provider: str | None, model: str | None) -> ChatModel:
-        """Return what stands for the model until the engine is asked."""
-        return model_in_worker(provider, model)
-
-    async def answered(self, target: Target, work: Work) -> Evidence:  # noqa: ARG002 - as its base
-        """Return the answer of the engine's target."""
-        stored = {"name": target.name, "kind": target.kind, "options": dict(target.options)}
-        evidence: Evidence = await self._engine.ask(_ANSWER, stored)
-        return evidence
-
-    async def answered_node(
-        self,
-        question: NodeQuestion,
-        work: Work,  # noqa: ARG002 - as its base
-    ) -> TargetAnswer | None:
-        """Return the answer of the engine's target."""
-        answer: TargetAnswer | None = await self._engine.ask(_NODE, list(question))
-        return answer
 
 
 class _EngineRunStore(MemoryRunStore):

@@ -74,25 +74,12 @@ ChatModels = Callable[[str | None, str | None], ChatModel]
 
 
 @dataclass(frozen=True, slots=True)
-class LiveCall:
-    """What a context can do while its function runs, in the process that runs it.
-
-    `loop` is the event loop that `complete` belongs to. `cancel` is set when the call is cancelled
-    (a time limit, a run that is stopped).
-    """
-
-    complete: Complete
-    models: ChatModels
-    loop: asyncio.AbstractEventLoop
-    cancel: Event = field(default_factory=Event)
-
-
-@dataclass(frozen=True, slots=True)
 class FlowContext:
     """One call of a function: of a `flow`, of a target `python`.
 
-    `complete` and `chat` call models: recorded, limited and counted by the engine. `iteration`
-    counts from 0. `live` is None outside of a call.
+    `complete` (with a whole `Request`; raises `ProviderError`) and `chat` call models: recorded,
+    limited and counted by the engine. `iteration` counts from 0. `cancel` is set when nothing waits
+    for the answer any more: at a time limit, a stopped run.
     """
 
     case_input: Any
@@ -100,11 +87,14 @@ class FlowContext:
     mode: str
     case_id: str
     iteration: int
+    complete: Complete = field(repr=False)
+    _models: ChatModels = field(repr=False)
+    _loop: asyncio.AbstractEventLoop = field(repr=False)
+    cancel: Event = field(default_factory=Event, repr=False)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     expected_output: Any = None
     messages: tuple[Mapping[str, Any], ...] = ()
     workspace: str | None = None
-    live: LiveCall | None = field(default=None, repr=False, compare=False)
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
@@ -127,21 +117,6 @@ class FlowContext:
         """The configuration: a target's with the variant's over it, a flow's is the variant's."""
         return self.variant.config
 
-    @property
-    def complete(self) -> Complete:
-        """Calls a provider with a whole `Request`; raises `ProviderError`."""
-        return self._alive().complete
-
-    @property
-    def cancel(self) -> Event:
-        """Is set when nothing waits for the answer any more: at a time limit, a stopped run."""
-        return self._alive().cancel
-
-    def _alive(self) -> LiveCall:
-        if self.live is None:
-            raise RuntimeError("the context can be used while its function runs, and not later")
-        return self.live
-
     async def chat(
         self,
         *,
@@ -160,17 +135,17 @@ class FlowContext:
         """
         if isinstance(messages, str):
             messages = [{"role": "user", "content": messages}]
-        live, variant = self._alive(), self.variant
-        chat = live.models(provider or variant.provider, model or variant.model)
+        variant = self.variant
+        chat = self._models(provider or variant.provider, model or variant.model)
         request = chat.request(messages, parameters=parameters, response_schema=response_schema)
         if tools:
             request = replace(request, tools=tuple(tools))
-        return chat.read(await live.complete(request))
+        return chat.read(await self.complete(request))
 
     def chat_sync(self, **arguments: Any) -> Reply:
         """Ask a model from a function that is not async, as `chat` does."""
         chat = self.chat(**arguments)
-        return asyncio.run_coroutine_threadsafe(chat, self._alive().loop).result()
+        return asyncio.run_coroutine_threadsafe(chat, self._loop).result()
 
 
 # What parameters of a flow's functions are called, and which value of the context each is.
@@ -239,26 +214,30 @@ def arguments_for(
 
 
 def context_of(
-    work: Work, config: Mapping[str, Any], provider: str | None, model: str | None
+    work: Work,
+    config: Mapping[str, Any],
+    names: tuple[str | None, str | None],
+    calls: CountedCalls,
+    models: ChatModels,
 ) -> FlowContext:
-    """Return the context of a work item; its values are the function's own to change."""
+    """Return the context of a work item, from within the engine's loop.
+
+    Its values are the function's own to change; `names` are those of a provider and a model.
+    """
     return FlowContext(
         case_input=own_copy(work.case.input),
-        variant=FlowVariant(work.variant.id, provider, model, own_copy(config), work.variant.tags),
+        variant=FlowVariant(work.variant.id, *names, own_copy(config), work.variant.tags),
         mode=work.mode,
         case_id=work.case.id,
         iteration=work.iteration,
+        complete=calls,
+        _models=models,
+        _loop=asyncio.get_running_loop(),
         metadata=own_copy(work.case.metadata),
         expected_output=own_copy(work.case.expected_output),
         messages=own_copy(work.messages),
         workspace=None if work.workspace is None else str(work.workspace),
     )
-
-
-def alive(context: FlowContext, complete: Complete, models: ChatModels) -> FlowContext:
-    """Return the context as a function is called with it, from within the engine's loop."""
-    live = LiveCall(complete, models, asyncio.get_running_loop())
-    return replace(context, live=live)
 
 
 async def called(kind: str, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:

@@ -467,9 +467,8 @@ class NodeExecution:
 
     def _context_of(self, node: Node, calls: NodeCalls, outputs: Mapping[str, Any]) -> NodeContext:
         values = {each.name: getattr(self._context, each.name) for each in fields(FlowContext)}
-        live = self._context.live
         return NodeContext(
-            **{**values, "live": None if live is None else replace(live, complete=calls)},
+            **{**values, "complete": calls},
             node_id=node.id,
             node_type=node.type,
             node_config=node.config,

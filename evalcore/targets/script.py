@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -13,13 +14,13 @@ from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.evidence import Evidence
 from evalcore.model.exchange import SkippedError
 from evalcore.model.suite import Case
+from evalcore.redaction.redactor import PROCESS
 from evalcore.scripts.iteration import Iteration, kind_of
 from evalcore.scripts.mcp import McpServers
 from evalcore.scripts.models import VARIANT_KEYS, merged_models, model_entry
 from evalcore.scripts.program import (
     Layer,
     LevelReader,
-    SuiteProgram,
     Test,
     judged_values,
     read_levels,
@@ -41,7 +42,7 @@ from evalcore.trust.secrets import telling_values
 if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
-_SHORTEST_SECRET: Final = 4
+_KEPT_TESTS: Final = 1_024
 
 
 class ScriptTarget:
@@ -69,14 +70,17 @@ class ScriptTarget:
         self._outermost = outermost(definition.get("env") or (), context)
         self._servers = McpServers(servers, self._outermost)
         self._starts_servers = any("url" not in server for server in servers.values())
-        self._secrets = _secrets(self._outermost["env"], names)
+        env = self._outermost["env"]
+        telling_values(env)
+        PROCESS.learn(env[name] for name in names if name in env)
         mistakes = RaisingCollector()
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
         layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
         if variant.get("data"):
             depth = definition.get("variant_layer", len(layers))
             layers.insert(depth, Layer(("variant",), {"data": variant["data"]}, chain=True))
-        self._program = SuiteProgram(read_levels(tuple(layers), reader), reader)
+        self._reader, self._levels = reader, read_levels(tuple(layers), reader)
+        self._tests: OrderedDict[str, tuple[Any, Test]] = OrderedDict()
 
     def waits(self, case: Case) -> bool:
         """Return whether the test calls what has to be waited for."""
@@ -91,11 +95,18 @@ class ScriptTarget:
             value = await run_body(test.body, scope, run)
             judged = judged_values(work.case.metadata.get(JUDGED_VALUES, ()), scope)
         except Exception as error:  # noqa: BLE001 - an exception of a test's tools is its result
-            raise _failure(error, self._secrets) from None
-        return _evidence(value, run, self._secrets, judged)
+            raise _failure(error) from None
+        return _evidence(value, run, judged)
 
     def _test(self, case: Case) -> Test:
-        return self._program.test(case.id, case.input)
+        raw, test = self._tests.get(case.id, (None, None))
+        if test is None or raw is not case.input:
+            test = self._reader.test(case.input, (case.id,), self._levels)
+            assert test is not None  # noqa: S101 - the reader has raised else
+            self._tests[case.id] = (case.input, test)
+            if len(self._tests) > _KEPT_TESTS:
+                self._tests.popitem(last=False)
+        return test
 
     def _running(self, work: Work) -> Iteration:
         if self._starts_servers:
@@ -152,48 +163,19 @@ def outermost(names: Any, context: BuildContext) -> dict[str, Any]:
     return {**{name: values[name] for name in names if name in values}, "env": values}
 
 
-def _secrets(values: Mapping[str, str], names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what is never shown: variables that the script calls secret, or that sound so."""
-    named = [values[name] for name in names if name in values]
-    return tuple(
-        secret for secret in {*named, *telling_values(values)} if len(secret) >= _SHORTEST_SECRET
-    )
-
-
-def _hidden(text: str, secrets: tuple[str, ...]) -> str:
-    for secret in secrets:
-        text = text.replace(secret, "***")
-    return text
-
-
-def _evidence(
-    value: Any,
-    run: Iteration,
-    secrets: tuple[str, ...],
-    judged: Mapping[str, Mapping[str, str]],
-) -> Evidence:
+def _evidence(value: Any, run: Iteration, judged: Mapping[str, Mapping[str, str]]) -> Evidence:
     score, warning = score_of(value)
     details: dict[str, Any] = {"score": score}
     warnings = [*run.warnings, *([warning] if warning else ())]
     if warnings:
-        details["warnings"] = [_hidden(message, secrets) for message in warnings]
+        details["warnings"] = warnings
     if judged:
-        details[JUDGED_VALUES] = {
-            expression: {kind: _hidden(text, secrets) for kind, text in entry.items()}
-            for expression, entry in judged.items()
-        }
-    return Evidence(_hidden(text_of(value), secrets), details=details)
+        details[JUDGED_VALUES] = judged
+    return Evidence(text_of(value), details=details)
 
 
-def _failure(error: Exception, secrets: tuple[str, ...]) -> TargetError:
+def _failure(error: Exception) -> TargetError:
     """Return what ends the iteration: with the kind of the exception, by which it can be caught."""
-    failure = _target_error(error)
-    if not secrets or isinstance(failure, SkippedError):
-        return failure
-    return TargetError(failure.kind, _hidden(failure.message, secrets))
-
-
-def _target_error(error: Exception) -> TargetError:
     if isinstance(error, SkippedError):
         return error
     if isinstance(error, RecursionError):

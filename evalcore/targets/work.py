@@ -150,18 +150,8 @@ class Work:
 
     def alone(self) -> Work:
         """Return the work without what it has of this process."""
-        return Work(
-            self.case,
-            self.variant,
-            self.iteration,
-            self.item,
-            self.prompt,
-            self.messages,
-            self.folder,
-            self.imports,
-            mode=self.mode,
-            workspace=self.workspace,
-        )
+        alone = replace(self, complete=no_provider, objects=NOTHING, run_store=None, check=None)
+        return replace(alone, workers=NO_WORKERS, standing_still=nullcontext)
 
 
 class Runnable(Protocol):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Final, NamedTuple
 
 from evalcore.trust.machine_faults import told_as_fault, unwritable, waited_out
-from evalcore.trust.processes import MARK_NAME, hide_process, watchdog
+from evalcore.trust.processes import hide_process, watchdog
 
 NOT_FOUND: Final = 127
 NOT_STARTED: Final = 126
@@ -66,8 +66,7 @@ async def run_command(
 ) -> CommandResult:
     """Run a program (an array: no shell; a string: `/bin/sh -c`) and return how it ended.
 
-    Its environment is PATH, HOME, LANG, LC_*, TMPDIR, SYSTEMROOT, a mark of this process, and
-    `env`. `stdin` is a file to
+    Its environment is PATH, HOME, LANG, LC_*, TMPDIR, SYSTEMROOT and `env`. `stdin` is a file to
     it, so it may leave it unread and open `/dev/stdin`. It runs in a session of its own: after
     `timeout_s` or on cancellation the whole process group gets SIGTERM and soon SIGKILL; processes
     of the group that outlive the program are killed as well. (A descendant that makes a
@@ -242,7 +241,7 @@ def minimal_environment(extra: Mapping[str, str]) -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _INHERITED or name.startswith("LC_")
     }
-    return {"PATH": os.defpath, **inherited, **extra, MARK_NAME: watchdog().mark}
+    return {"PATH": os.defpath, **inherited, **extra}
 
 
 def _not_started(argv: Sequence[str] | str, cwd: Path, error: Exception) -> CommandResult:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
@@ -73,48 +72,6 @@ def is_public(address: str) -> bool:
         if inner is not None:
             return is_public(str(inner))
     return ip.is_global and not ip.is_multicast
-
-
-def is_allowed_store(address: str, allowed: Iterable[str]) -> bool:
-    """Whether a store's address is one of those allowed, or lies below one.
-
-    Folders are compared as the file system resolves them, `s3://` addresses part by part.
-    """
-    where = _store(address)
-    return where is not None and any(
-        base is not None and base[:2] == where[:2] and where[2][: len(base[2])] == base[2]
-        for base in map(_store, allowed)
-    )
-
-
-def folder_of_store(address: str) -> Path | None:
-    """Return the folder that a store's address names, resolved; None for any other address."""
-    store = _store(address)
-    return Path(*store[2]) if store is not None and store[0] == "file" else None
-
-
-def _store(address: str) -> tuple[str, str, tuple[str, ...]] | None:
-    """Return kind, bucket and path of a store; None for what is no plain address."""
-    if not address.strip() or "\0" in address:
-        return None
-    scheme, separator, rest = address.partition("://")
-    if separator and scheme.lower() == "s3":
-        bucket, _, prefix = rest.partition("/")
-        parts = tuple(prefix.strip("/").split("/")) if prefix.strip("/") else ()
-        strange = any(not part or part in _DOTS for part in parts)
-        return None if strange or re.search(r"[\\?#@%\s]", rest) else ("s3", bucket, parts)
-    if separator and scheme.lower() != "file":
-        return None
-    if separator:
-        split = urlsplit(address)
-        if split.netloc not in {"", "localhost"} or split.query or split.fragment:
-            return None
-        path = Path(unquote(split.path))
-        if not path.is_absolute() or "\0" in str(path):
-            return None
-    else:
-        path = Path(address).expanduser()
-    return "file", "", path.resolve().parts
 
 
 def is_local(host: str) -> bool:

@@ -130,8 +130,6 @@ def _overwrite_environment() -> None:
         ctypes.memset(begin, 0, end - begin)
 
 
-MARK_NAME: Final = "EVALCORE_OWNER"
-
 # Reads `+ GROUP` and `- GROUP`; at the end of its input it kills the groups that are left.
 _WATCH: Final = """
 trap '' HUP INT TERM
@@ -151,12 +149,11 @@ class Watchdog:
     """Ends the programs of this process when it is killed; safe in several threads.
 
     A shell of a few hundred kilobytes waits for the end of a pipe that only this process holds
-    open. Then it kills the process groups that it was told of. `mark` is what the programs bear in
-    their environment.
+    open. Then it kills the process groups that it was told of.
     """
 
     def __init__(self) -> None:
-        self.mark = f"{os.getpid()}-{os.urandom(8).hex()}"
+        self._pid = os.getpid()
         self._lock = threading.Lock()
         self._shell: subprocess.Popen[bytes] | None = None
         hide_process()
@@ -183,7 +180,7 @@ class Watchdog:
     def close(self) -> None:
         """End what still runs, and the shell; wait a moment for it."""
         shell, self._shell = self._shell, None
-        if shell is None or os.getpid() != int(self.mark.partition("-")[0]):
+        if shell is None or os.getpid() != self._pid:
             return
         with suppress(OSError):
             if shell.stdin is not None:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import errno
 import logging
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -25,6 +28,7 @@ from evalcore.errors import (
     UsageError,
 )
 from evalcore.redaction.redactor import cover_exception
+from evalcore.sql.connection import BoundedConnection
 from evalcore.storage.store import ObjectStore
 from evalcore.viewer import rendering
 from evalcore.viewer.rendering import render
@@ -48,8 +52,8 @@ def create_viewer(
 ) -> FastAPI:
     """Return an application that has the viewer's pages and nothing else.
 
-    `guard` is asked before each page is; it may give the request a site of its own
-    (`request.state.site`). The routes of `open_to` and the static files are not guarded.
+    `guard` is asked before each page is. The routes of `open_to` and the static files are not
+    guarded.
     """
 
     @asynccontextmanager
@@ -162,6 +166,8 @@ def _status_of(error: Exception) -> int:
 _HOST: Final = "127.0.0.1"
 # A name that is rebound to this machine would let another site's page read this one.
 _HOSTS: Final = ("127.0.0.1", "localhost")
+_TABLES_MB: Final = 160
+_M_ARENA_MAX: Final = -8
 
 
 def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None]) -> None:
@@ -169,10 +175,12 @@ def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None])
 
     Port 0 takes any free one. Raises `UsageError` if the port is taken.
     """
+    _bound_memory()
     site = Site(store)
     application = create_viewer(site)
     application.add_middleware(TrustedHostMiddleware, allowed_hosts=list(_HOSTS))
-    listening = _listen(port)
+    listening = listen(_HOST, port)
+    listening.listen()
     announce(f"http://{_HOST}:{listening.getsockname()[1]}/")
     config = uvicorn.Config(
         application, log_level="warning", access_log=False, timeout_graceful_shutdown=2
@@ -180,16 +188,24 @@ def serve_viewer(store: ObjectStore, port: int, announce: Callable[[str], None])
     uvicorn.Server(config).run(sockets=[listening])
 
 
-def _listen(port: int) -> socket.socket:
-    # asyncio sends at once (TCP_NODELAY) on sockets that name their protocol only.
-    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+def _bound_memory() -> None:
+    """Let tables beyond 160 MB be spilled, and threads share what they have freed."""
+    BoundedConnection.usual_mb = _TABLES_MB
+    if sys.platform == "linux":
+        with suppress(AttributeError):  # only glibc keeps what is freed for each thread
+            ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 2)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Return a socket bound to the address, before all else; raise `UsageError` if it cannot be."""
     try:
-        listening.bind((_HOST, port))
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        # asyncio sends at once (TCP_NODELAY) on sockets that name their protocol only.
+        listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
     except OSError as error:
-        listening.close()
-        raise UsageError(
-            f"port {port} of {_HOST} cannot be used: {error.strerror}; --port 0 takes a free one"
-        ) from error
-    listening.listen()
+        if error.errno == errno.EADDRINUSE:
+            raise UsageError(f"port {port} of {host} is taken; choose another by --port") from error
+        raise UsageError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
     return listening

@@ -55,12 +55,7 @@ class RunEntry:
     @property
     def duration_s(self) -> float | None:
         """How long the run took; None if it has not ended."""
-        manifest = self.manifest
-        if manifest is None or manifest.ended_at is None:
-            return None
-        started = datetime.fromisoformat(manifest.started_at or manifest.created_at)
-        took = datetime.fromisoformat(manifest.ended_at) - started
-        return max(0.0, took.total_seconds())
+        return None if self.manifest is None else duration_s(self.manifest)
 
     @property
     def branch(self) -> str | None:
@@ -88,6 +83,16 @@ class RunEntry:
     def is_live(self) -> bool:
         """Whether processes may execute the run now."""
         return self.outcome in {State.RUNNING, State.PENDING, State.QUEUED}
+
+
+def duration_s(run: Manifest) -> float | None:
+    """Return how long a run took; None if it has not ended."""
+    if run.ended_at is None:
+        return None
+    started = datetime.fromisoformat(run.started_at or run.created_at)
+    took = datetime.fromisoformat(run.ended_at) - started
+    # The clocks of two machines may have given the beginning and the end.
+    return max(0.0, round(took.total_seconds(), 3))
 
 
 class Catalogue:

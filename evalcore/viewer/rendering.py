@@ -58,7 +58,7 @@ def render(
             url=url,
             case_url=partial(case_url, site),
             here=request.url.path,
-            store_name=site.store.url if site.name is None else site.name,
+            store_name=site.store.url,
             signs_out=site.signs_out,
             history_is_late=site.syncing.is_under_way,
             version=VERSION,

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import Future, wait
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 from urllib.parse import unquote, urlsplit
@@ -22,38 +21,28 @@ from evalcore.storage.store import ObjectStore
 from evalcore.viewer.catalogue import Catalogue
 from evalcore.viewer.queues import AnnotationQueues
 from evalcore.viewer.shelf import Shelf, beside
-from evalcore.viewer.sync import Commands, HistorySync, Regrades
+from evalcore.viewer.sync import HistorySync, Regrades
 from evalcore.viewer.views.opened import OpenedComparisons, OpenedRuns
 from evalcore.viewer.views.trend import SuiteOverview, read_overview
 
 if TYPE_CHECKING:
     from evalcore.history.trend import CaseHistory, LatestRun, SuiteHistory
 
-# Imported before the first page needs them: together they take as long as its answer.
-_NEEDED_BY_PAGES: Final = (
-    "evalcore.pipeline.finish",
-    "evalcore.pipeline.compare",
-    "evalcore.analytics.cases",
-)
 # An object that no store has: that it is missing is an answer.
 _PROBE_KEY: Final = "runs/probe-of-the-viewer"
 _ANSWER_S: Final = 2.5
-# An answer holds for a while, and so does its absence: a page says at once what the last one saw.
 _GOOD_FOR_S: Final = 2.0
-_BAD_FOR_S: Final = 5.0
 _LOOK_EVERY_S: Final = 0.9
 
 
 class StoreCheck:
     """Asks a store whether it answers, at most every 2 s; safe to use from several threads.
 
-    A folder has to exist. A server has 2.5 s to answer; what it lacked is said again for 5 s
-    without asking.
+    A folder has to exist. A server has 2.5 s to answer.
     """
 
-    def __init__(self, store: ObjectStore, shown_as: str | None = None) -> None:
-        """Take the store; `shown_as` stands in messages that must not have its address."""
-        self._store, self._shown_as = store, shown_as
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
         self._is_server = urlsplit(store.url).scheme == "s3"
         self._lock = threading.Lock()
         self._checked_until = float("-inf")
@@ -66,9 +55,8 @@ class StoreCheck:
             if time.monotonic() >= self._checked_until:
                 self._error = self._ask()
                 # A folder that appears is shown at once; a server that is away takes its time.
-                bad_for_s = _BAD_FOR_S if self._is_server else 0.0
-                valid_s = _GOOD_FOR_S if self._error is None else bad_for_s
-                self._checked_until = time.monotonic() + valid_s
+                if self._is_server or self._error is None:
+                    self._checked_until = time.monotonic() + _GOOD_FOR_S
             if self._error is not None:
                 raise self._error
 
@@ -78,16 +66,14 @@ class StoreCheck:
             self._asking = beside(self._look, "viewer-store")
         if not wait([self._asking], _ANSWER_S).done:
             return StoreError(
-                f"{self._shown_as or self._store.url} does not answer within {_ANSWER_S:g} s: "
+                f"{self._store.url} does not answer within {_ANSWER_S:g} s: "
                 "check its address (AWS_ENDPOINT_URL), the server and the network, then load the "
                 "page again"
             )
         error = self._asking.exception()
-        if error is None or (isinstance(error, EvalError) and self._shown_as is None):
+        if error is None or isinstance(error, EvalError):
             return error
-        if not isinstance(error, EvalError):
-            raise error
-        return StoreError(f"the store of {self._shown_as} does not answer: try again later")
+        raise error
 
     def _look(self) -> None:
         require_folder(self._store.url)
@@ -136,31 +122,25 @@ class FollowedRun:
 class Site:
     """One viewer over one store. `prefix` stands before every path: "" or "/ui".
 
-    `history_store` has the tables of the history, by default the store itself. `name` is what pages
-    show as the store's name. `signs_out` says whether pages have a button to sign out,
-    `regrades_runs` whether they have one to decide a run again.
+    `signs_out` says whether pages have a button to sign out, `regrades_runs` whether they have one
+    to decide a run again.
     """
 
     store: ObjectStore
     prefix: str = ""
-    history_store: ObjectStore | None = None
-    name: str | None = None
     signs_out: bool = False
     regrades_runs: bool = True
 
     def __post_init__(self) -> None:
-        self.tables_store = self.history_store or self.store
-        shown_as = None if self.history_store is None else self.store.url
-        self.check = StoreCheck(self.tables_store, shown_as)
+        self.check = StoreCheck(self.store)
         self.catalogue = Catalogue(self.store)
         self.opened = OpenedRuns(self.store)
         self.comparisons = OpenedComparisons(self.store)
         self.queues = AnnotationQueues(self.store, self.catalogue)
         self.datasets = DatasetCatalogue(self.store)
         self.pictures = Shelf[bytes](64)
-        self._commands = Commands()
-        self.regrades = Regrades(self.store.url, self._commands)
-        self.syncing = HistorySync(self.tables_store, self.catalogue, self._commands)
+        self.regrades = Regrades(self.store.url)
+        self.syncing = HistorySync(self.store, self.catalogue)
         self._followed = Shelf[FollowedRun](64)
         self._latest = Shelf["Mapping[str, LatestRun]"](1)
         self._overviews = Shelf[SuiteOverview](64)
@@ -172,7 +152,6 @@ class Site:
 
     def close(self) -> None:
         """Close what is open."""
-        self._commands.close()
         self.syncing.close()
         for opened in (self.queues, self.opened, self.comparisons, self._histories):
             opened.close()
@@ -190,7 +169,7 @@ class Site:
         from evalcore.history.trend import SuiteHistory
 
         self.syncing.update()
-        return SuiteHistory(self.tables_store, suite, case_tables=cases)
+        return SuiteHistory(self.store, suite, case_tables=cases)
 
     def case_history(
         self, suite: str, name: str, case_id: str, variant: str | None
@@ -207,7 +186,7 @@ class Site:
         from evalcore.history.trend import latest_runs
 
         version = self.catalogue.version(), self.syncing.update()
-        return self._latest.get(version, lambda: latest_runs(self.tables_store))
+        return self._latest.get(version, lambda: latest_runs(self.store))
 
     def overview(self, suite: str) -> SuiteOverview:
         """Return how a suite (by the key of its name) went over its runs that have ended."""
@@ -226,8 +205,6 @@ class Site:
             return SuiteOverview()  # none of its runs has come to an end that the history takes
 
     def _warm(self) -> None:
-        for module in _NEEDED_BY_PAGES:
-            import_module(module)
         try:
             self.check.require()
             self.latest_runs()
@@ -236,9 +213,8 @@ class Site:
 
 
 async def site_of(request: Request) -> Site:
-    """Return the site whose page is asked for: that of the request, else the application's."""
-    own = getattr(request.state, "site", None)
-    return cast(Site, request.app.state.site if own is None else own)
+    """Return the site of the application."""
+    return cast(Site, request.app.state.site)
 
 
 CurrentSite = Annotated[Site, Depends(site_of)]

@@ -25,54 +25,30 @@ _PATIENCE_S: Final = 10.0
 _MOST_ITEMS: Final = 20_000
 
 
-class Commands:
-    """Commands of evalcore in processes of their own; safe in several threads."""
+def run_evalcore(*arguments: str) -> tuple[int, str]:
+    """Wait for a command in this folder; return its exit code and why it failed.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._processes: set[subprocess.Popen[str]] = set()
-        self._is_closed = False
-
-    def run(self, *arguments: str) -> tuple[int, str]:
-        """Wait for a command in this folder; return its exit code and why it failed."""
-        with self._lock:
-            if self._is_closed:
-                raise StoreError("the viewer is stopping")
-            process = subprocess.Popen(
-                [*_COMMAND, *arguments],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                encoding="utf-8",
-                errors="replace",
-            )
-            self._processes.add(process)
-        _, message = process.communicate()
-        with self._lock:
-            self._processes.discard(process)
-        reason = message.strip()[-_LONGEST_MESSAGE:]
-        return process.returncode, reason or f"it ended with exit code {process.returncode}"
-
-    def close(self) -> None:
-        """End what is under way and begin nothing; no run is left damaged by that."""
-        with self._lock:
-            self._is_closed = True
-            processes = tuple(self._processes)
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            try:
-                process.wait(_END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
+    It goes on if the viewer ends meanwhile: what it commits is whole.
+    """
+    ended = subprocess.run(
+        [*_COMMAND, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
+    reason = ended.stderr.strip()[-_LONGEST_MESSAGE:]
+    return ended.returncode, reason or f"it ended with exit code {ended.returncode}"
 
 
 class Regrades:
     """The runs that this viewer grades again, each at most once at a time; safe in threads."""
 
-    def __init__(self, address: str, commands: Commands) -> None:
+    def __init__(self, address: str) -> None:
         """Take the store's address."""
-        self._address, self._commands = address, commands
+        self._address = address
         self._lock = threading.Lock()
         self._failures: dict[str, Future[str | None]] = {}
 
@@ -92,15 +68,15 @@ class Regrades:
         return failure.result() if failure is not None and failure.done() else None
 
     def _grade(self, run_id: str) -> str | None:
-        code, reason = self._commands.run("regrade", run_id, "--store", self._address)
+        code, reason = run_evalcore("regrade", run_id, "--store", self._address)
         return None if code in _DECIDED else reason
 
 
 class HistorySync:
     """Syncs the history when a run has ended since the last sync; safe in several threads."""
 
-    def __init__(self, store: ObjectStore, catalogue: Catalogue, commands: Commands) -> None:
-        self._store, self._catalogue, self._commands = store, catalogue, commands
+    def __init__(self, store: ObjectStore, catalogue: Catalogue) -> None:
+        self._store, self._catalogue = store, catalogue
         self._lock = threading.Lock()
         self._synced: str | None = None
         self._syncing: Future[str] | None = None
@@ -136,7 +112,7 @@ class HistorySync:
             return self._synced == version
 
     def close(self) -> None:
-        """Wait for a sync, once the commands are closed, and begin none; what is committed stays.
+        """Wait for a sync, and begin none; what is committed stays.
 
         A thread within the database may not outlive the interpreter, which would abort.
         """
@@ -152,7 +128,7 @@ class HistorySync:
         if self._unknown_items() <= _MOST_ITEMS:
             sync(self._store)
         else:
-            code, reason = self._commands.run("history", "sync", "--store", self._store.url)
+            code, reason = run_evalcore("history", "sync", "--store", self._store.url)
             if code:
                 raise StoreError(reason)
         return version

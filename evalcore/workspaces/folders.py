@@ -1,7 +1,6 @@
-"""Folders that tests work in: their owners on this machine, copies, changes of files, removal.
+"""Folders that tests work in: copies, changes of files, removal.
 
-`<root>/<run>/<process>/` belongs to one process. It holds the lock `owner` as long as it lives, so
-a process id that is used again is not mistaken for it.
+`<root>/<run>/<process>/` belongs to one process.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import re
 import shutil
 import stat
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from operator import itemgetter
@@ -23,10 +21,8 @@ from typing import Any, Final, NamedTuple
 
 from evalcore.errors import UsageError
 from evalcore.trust.machine_faults import told_as_fault
-from evalcore.trust.processes import MARK_NAME, watchdog
 
 OTHER_FOLDER: Final = "EVALCORE_WORKSPACES chooses another folder"
-_OWNER: Final = "owner"
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 _NAME_CHARACTERS: Final = 60
 
@@ -49,8 +45,6 @@ class ProcessFolder:
     """
 
     def __init__(self, root: Path, run_id: str) -> None:
-        from filelock import FileLock
-
         self._run = root / run_id
         self.folder = self._run / f"{os.getpid()}-{os.urandom(4).hex()}"
         try:
@@ -59,9 +53,6 @@ class ProcessFolder:
                 raise UsageError(f"{root} belongs to another user: set EVALCORE_WORKSPACES")
             with told_as_fault(f"no workspace can be made below {root}", OTHER_FOLDER):
                 self.folder.mkdir(mode=0o700, parents=True)
-                self._lock = FileLock(self.folder / _OWNER, fallback_to_soft=False)
-                self._lock.acquire()
-                (self.folder / _OWNER).write_text(watchdog().mark, "utf-8")
         except OSError as error:
             reason = f"no workspace can be made below {root}: {error.strerror or error}"
             raise UsageError(f"{reason} ({OTHER_FOLDER})") from error
@@ -77,7 +68,7 @@ class ProcessFolder:
         raise AssertionError
 
     def leave(self, *, keep: bool) -> None:
-        """Release the folder; remove it, or only mirrors and snapshots if workspaces are kept."""
+        """Remove the folder, or only mirrors and snapshots if workspaces are kept."""
         if keep:
             remove_folder(self.folder / "git")
             remove_folder(self.folder / "snapshots")
@@ -85,67 +76,6 @@ class ProcessFolder:
             remove_folder(self.folder)
             with suppress(OSError):  # another process of the run has its own in it
                 self._run.rmdir()
-        self._lock.release()
-
-
-class Left(NamedTuple):
-    """A process's folder: its run, and whether the process still works in it."""
-
-    run: str
-    folder: Path
-    in_use: bool
-
-
-def left_workspaces(root: Path) -> Iterator[Left]:
-    """Yield the folders of all processes, by run."""
-    if not root.is_dir():
-        return
-    for run in sorted(path for path in root.iterdir() if path.is_dir()):
-        for folder in sorted(path for path in run.iterdir() if path.is_dir()):
-            yield Left(run.name, folder, _is_owned(folder))
-
-
-def clean_workspaces(root: Path, run: str | None = None) -> Iterator[Left]:
-    """Remove the folders that no process works in, of one run or of all; yield each.
-
-    What a dead owner's programs have left running is killed first.
-    """
-    for left in left_workspaces(root):
-        if left.in_use or run not in (None, left.run):
-            continue
-        with suppress(OSError):
-            _kill_marked((left.folder / _OWNER).read_text("utf-8", "replace"))
-        remove_folder(left.folder)
-        with suppress(OSError):
-            left.folder.parent.rmdir()
-        yield left
-
-
-def _is_owned(folder: Path) -> bool:
-    from filelock import FileLock, Timeout
-
-    owner = folder / _OWNER
-    if not owner.is_file():
-        return False
-    try:
-        with FileLock(owner, blocking=False, fallback_to_soft=False):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
-
-
-def _kill_marked(mark: str) -> None:
-    """Kill every process that bears the mark of a dead one (where the system shows it)."""
-    import psutil
-
-    if not mark:
-        return
-    for process in psutil.process_iter(["environ"]):
-        if (process.info["environ"] or {}).get(MARK_NAME) == mark:
-            with suppress(psutil.Error):
-                process.kill()
 
 
 def remove_folder(folder: Path) -> None:
@@ -182,54 +112,37 @@ def copy_folder(source: Path, destination: Path) -> None:
 
 # Contents up to here are shown; longer files are compared by their digests.
 TEXT_BYTES: Final = 64 * 1024
-# What is kept in memory of the contents of a folder; files beyond it are compared by their digests.
+# What is kept in memory of the contents of a folder.
 _MOST_CONTENT: Final = 64 << 20
 _MOST_CHANGES: Final = 1_000
 _MOST_TEXT: Final = 256 * 1024
-# A file changed twice within one tick of the file system's clock has the same time both times.
-_TICK_NS: Final = 50_000_000
 # git's own files say nothing that the others do not, and there are many.
 _SKIPPED: Final = ".git"
 
 
 class FileState(NamedTuple):
-    """A file at one moment; `content` or its SHA-256 where it was read.
-
-    A link's content is its target. `sure` says that another size or time of change is certain once
-    the content changes.
+    """A file at one moment: its mode and size, the SHA-256 of its content, and the content where it
+    is short; a link's content is its target.
     """
 
-    mtime_ns: int
-    size: int
     mode: int
+    size: int
+    digest: bytes
     content: bytes | None = None
-    sure: bool = True
-    digest: bytes | None = None
 
 
 Folder = Mapping[str, FileState]
 
 
-def look(folder: Path, earlier_files: Folder | None = None) -> dict[str, FileState]:
-    """Return the files of a folder by their paths; states that are still those of earlier stay.
-
-    Others are read, so that a file that is written again as it was is no change.
-    """
-    earlier_files = earlier_files or {}
+def look(folder: Path) -> dict[str, FileState]:
+    """Return the files of a folder by their paths."""
     files: dict[str, FileState] = {}
-    now = time.time_ns()
-    content_bytes = sum(len(state.content or b"") for state in earlier_files.values())
+    room = _MOST_CONTENT
     for name, entry in _files(str(folder), ""):
-        state = _state_of(entry, now)
-        earlier = earlier_files.get(name)
-        if earlier is not None and _is_same(earlier, state):
-            state = earlier
-        elif state.size <= min(TEXT_BYTES, _MOST_CONTENT - content_bytes):
-            state = state._replace(content=_content(entry.path, state))
-            content_bytes += state.size
-        else:
-            state = state._replace(digest=_digest(entry.path, state))
-        files[name] = state
+        with suppress(OSError):  # removed or closed meanwhile
+            state = _state_of(entry)
+            room -= len(state.content or b"")
+            files[name] = state if room >= 0 else state._replace(content=None)
     return files
 
 
@@ -246,32 +159,18 @@ def _files(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
             yield prefix + entry.name, entry
 
 
-def _state_of(entry: os.DirEntry[str], now_ns: int) -> FileState:
-    status = entry.stat(follow_symlinks=False)
-    sure = status.st_mtime_ns < now_ns - _TICK_NS
-    return FileState(status.st_mtime_ns, status.st_size, status.st_mode, None, sure)
-
-
-def _is_same(earlier: FileState, now: FileState) -> bool:
-    """Whether size, time and mode say for certain that nothing changed."""
-    return earlier.sure and earlier[:3] == now[:3]
-
-
-def _content(path: str, state: FileState) -> bytes | None:
-    with suppress(OSError):
-        if stat.S_ISLNK(state.mode):
-            return os.fsencode(Path(path).readlink())
-        if stat.S_ISREG(state.mode) and state.size <= TEXT_BYTES:
-            return Path(path).read_bytes()
-    return None
-
-
-def _digest(path: str, state: FileState) -> bytes | None:
-    with suppress(OSError):
-        if stat.S_ISREG(state.mode):
-            with Path(path).open("rb") as file:
-                return hashlib.file_digest(file, "sha256").digest()
-    return None
+def _state_of(entry: os.DirEntry[str]) -> FileState:
+    status, path = entry.stat(follow_symlinks=False), Path(entry.path)
+    mode, size = status.st_mode, status.st_size
+    if stat.S_ISREG(mode) and size > TEXT_BYTES:
+        with path.open("rb") as file:
+            return FileState(mode, size, hashlib.file_digest(file, "sha256").digest())
+    content = b""
+    if stat.S_ISLNK(mode):
+        content = os.fsencode(path.readlink())
+    elif stat.S_ISREG(mode):
+        content = path.read_bytes()
+    return FileState(mode, size, hashlib.sha256(content).digest(), content)
 
 
 def changes(folder: Path, before: Folder) -> list[Any]:
@@ -280,32 +179,20 @@ def changes(folder: Path, before: Folder) -> list[Any]:
     In the order of their paths, at most 1 000. A text of up to 64 KiB has its unified `diff`, or
     where its former content is unknown its `content`, up to 256 KiB together.
     """
-    left = set(before)
-    changed: list[tuple[str, str, FileState | None, str]] = []
-    for name, entry in _files(str(folder), ""):
-        left.discard(name)
-        try:
-            now = _state_of(entry, 0)
-        except OSError:
-            continue
-        was = before.get(name)
-        if was is None:
-            changed.append((name, "added", now, entry.path))
-        elif not _is_same(was, now) and _is_other(was, now, entry.path):
-            changed.append((name, "modified", now, entry.path))
-    changed += [(name, "deleted", None, "") for name in left]
+    after = look(folder)
+    pairs = ((name, before.get(name), after.get(name)) for name in {**before, **after})
+    changed = [pair for pair in sorted(pairs, key=itemgetter(0)) if _is_other(*pair[1:])]
     entries: list[Any] = []
     room = _MOST_TEXT
-    for name, change, state, path in sorted(changed, key=itemgetter(0))[:_MOST_CHANGES]:
+    for name, was, now in changed[:_MOST_CHANGES]:
+        change = "added" if was is None else "deleted" if now is None else "modified"
         # A name that is no UTF-8 cannot be stored.
         shown = os.fsencode(name).decode("utf-8", "replace")
         listed: dict[str, Any] = {"path": shown, "change": change}
-        if state is not None:
-            listed["size"] = state.size
+        if now is not None:
+            listed["size"] = now.size
         if room > 0:
-            was = before.get(name)
-            old = b"" if was is None else was.content
-            new = b"" if state is None else _content(path, state)
+            old, new = (b"" if state is None else state.content for state in (was, now))
             text = _changed_text(shown, change, old, new)
             room -= sum(map(len, text.values()))
             listed |= text
@@ -313,19 +200,14 @@ def changes(folder: Path, before: Folder) -> list[Any]:
     return entries
 
 
-def _is_other(was: FileState, now: FileState, path: str) -> bool:
-    """Whether a file is another one, by its content where that is known."""
-    if was.mode != now.mode or was.size != now.size:
-        return True
-    if was.digest is not None:
-        return _digest(path, now) != was.digest
-    return was.content is None or _content(path, now) != was.content
+def _is_other(was: FileState | None, now: FileState | None) -> bool:
+    return was is None or now is None or was[:3] != now[:3]
 
 
 def _changed_text(name: str, change: str, old: bytes | None, new: bytes | None) -> dict[str, str]:
     """Return the diff or the content of a changed file, if it is a text that is not too long."""
     after = _decoded(new)
-    if after is None or (old is not None and len(old) > TEXT_BYTES):
+    if after is None:
         return {}
     if old is None:
         return {} if change == "deleted" else {"content": after}

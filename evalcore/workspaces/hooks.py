@@ -50,8 +50,6 @@ async def run_hook(name: str, hook: Hook, hook_input: HookInput, folder: Path) -
     them in its environment. Raise `TargetError` that says how the hook failed; when its time is
     over it is killed together with everything that it has started.
     """
-    if hook.command is None:
-        return
     variables = {
         "workspace_path": hook_input.workspace_path,
         "test_id": hook_input.test_id or "",

@@ -21,7 +21,7 @@ from evalcore.trust.imports import NO_COMMANDS
 from evalcore.trust.machine_faults import told_as_fault, waited_out
 from evalcore.workspaces.folders import (
     OTHER_FOLDER,
-    FileState,
+    Folder,
     ProcessFolder,
     changes,
     copy_folder,
@@ -86,7 +86,7 @@ class Workspaces:
         self._surroundings = surroundings
         self._lock = threading.Lock()
         self._process_folder: ProcessFolder | None = None
-        self._templates: dict[str, tuple[Path, dict[str, FileState]]] = {}
+        self._templates: dict[str, Path] = {}
         self._repositories: Repositories | None = None
         self._shared: dict[bytes, WorkspaceFolder] = {}
         self._turns: dict[str, asyncio.Lock] = {}
@@ -142,14 +142,9 @@ class Workspaces:
     def _shared_folder(self, raw: Mapping[str, Any], hook_input: HookInput) -> WorkspaceFolder:
         """Return the workspace that all tests share whose workspaces differ by `each` hooks only.
 
-        Those whose `each` hooks reset it share another one: only a workspace that is reset has a
-        copy of its beginning. Tests in the same folder that is used as it is (`path`) take turns.
+        Tests in the same folder that is used as it is (`path`) take turns.
         """
-        hooks = {
-            name: {"reset": True} if name in EACH else hook
-            for name, hook in raw.get("hooks", {}).items()
-            if name not in EACH or hook.get("reset")
-        }
+        hooks = {name: hook for name, hook in raw.get("hooks", {}).items() if name not in EACH}
         key = orjson.dumps({**raw, "hooks": hooks}, option=orjson.OPT_SORT_KEYS)
         workspace_folder = self._shared.get(key)
         if workspace_folder is None:
@@ -192,13 +187,13 @@ class Workspaces:
                 self._process_folder = ProcessFolder(self._surroundings.root, self._run_id)
             return self._process_folder
 
-    async def make(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
-        """Return a new workspace: its folder and the files known of it.
+    async def make(self, spec: WorkspaceSpec, name: str) -> Path:
+        """Return the folder of a new workspace.
 
         Raises `TargetError`; `StoreError` if there is no room for it.
         """
         try:
-            path, files = await waited_out(lambda: asyncio.to_thread(self._copied, spec, name))
+            path = await waited_out(lambda: asyncio.to_thread(self._copied, spec, name))
         except (TargetError, StoreError):
             raise
         except (EvalError, OSError) as error:
@@ -210,30 +205,26 @@ class Workspaces:
                 git = self.process_folder.folder / "git"
                 self._repositories = Repositories(git, self.suite_folder)
             await self._repositories.check_out(repository, path)
-        if spec.repos and spec.path is None:
-            files = await asyncio.to_thread(look, path, files)
-        return path, files
+        return path
 
-    def _copied(self, spec: WorkspaceSpec, name: str) -> tuple[Path, dict[str, FileState]]:
+    def _copied(self, spec: WorkspaceSpec, name: str) -> Path:
         if spec.path is not None:
             path = place_inside(self.suite_folder, spec.path)
             path.mkdir(parents=True, exist_ok=True)
-            return path, {}
+            return path
         subject = f"no workspace can be made below {self._surroundings.root}"
         with told_as_fault(subject, OTHER_FOLDER):
             folder = self.process_folder.new_folder(name)
-            if spec.template is None:
-                return folder, {}
             try:
-                template, files = self._template(spec.template)
-                copy_folder(template, folder)
+                if spec.template is not None:
+                    copy_folder(self._template(spec.template), folder)
             except (EvalError, OSError):
                 remove_folder(folder)
                 raise
-            return folder, files
+            return folder
 
-    def _template(self, name: str) -> tuple[Path, dict[str, FileState]]:
-        """Return a copy of a template and its files; what changes in it later, changes no test."""
+    def _template(self, name: str) -> Path:
+        """Return a copy of a template: what changes in it later, changes no test."""
         process_folder = self.process_folder
         with self._lock:
             if name not in self._templates:
@@ -242,7 +233,7 @@ class Workspaces:
                 copy = process_folder.folder / "snapshots" / f"template-{len(self._templates)}"
                 remove_folder(copy)
                 copy_folder(template, copy)
-                self._templates[name] = copy, look(copy)
+                self._templates[name] = copy
             return self._templates[name]
 
     async def _end(self, workspace_folder: WorkspaceFolder) -> None:
@@ -305,9 +296,7 @@ class WorkspaceFolder:
     all_input: HookInput
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     path: Path | None = None
-    _files_before: dict[str, FileState] = field(default_factory=dict)
-    _files_complete: bool = False
-    _reset_copy: Path | None = None
+    _files_before: Folder = field(default_factory=dict)
     _failure: TargetError | None = None
     _hooks_started: bool = False
 
@@ -318,13 +307,8 @@ class WorkspaceFolder:
         if self.path is not None:
             return self.path
         try:
-            self.path, self._files_before = await self.workspaces.make(self.spec, self.name)
-            self._files_complete = self.spec.path is None
+            self.path = await self.workspaces.make(self.spec, self.name)
             await self._run(HookName.BEFORE_ALL, self.all_input)
-            if self.spec.resets:
-                snapshots = self.workspaces.process_folder.folder / "snapshots"
-                self._reset_copy = snapshots / self.path.name
-                await self._copy(self.path, self._reset_copy)
         except TargetError as error:
             self._failure = error
             raise
@@ -336,13 +320,11 @@ class WorkspaceFolder:
     async def before_each(self, hook_input: HookInput) -> None:
         """Run the hook for a test, then record the files of the workspace."""
         await self._run(HookName.BEFORE_EACH, hook_input)
-        if not self._files_complete and self.path is not None:
-            self._files_before = await asyncio.to_thread(look, self.path, self._files_before)
-            self._files_complete = True
+        if self.path is not None:
+            self._files_before = await asyncio.to_thread(look, self.path)
 
     async def after_each(self, hook_input: HookInput) -> None:
         """Run the hook for a test; the next test begins with the files that it leaves."""
-        self._files_complete = False
         await self._run(HookName.AFTER_EACH, hook_input)
 
     async def after_all(self) -> None:
@@ -360,28 +342,13 @@ class WorkspaceFolder:
     async def remove(self) -> None:
         """Remove the folder, unless the suite names it (`path`)."""
         path, self.path = self.path, None
-        if self._reset_copy is not None:
-            await asyncio.to_thread(remove_folder, self._reset_copy)
         if path is not None and self.spec.path is None:
             await asyncio.to_thread(remove_folder, path)
-
-    async def _copy(self, source: Path, destination: Path) -> None:
-        """Make a folder what another one is."""
-        await asyncio.to_thread(remove_folder, destination)
-        try:
-            await asyncio.to_thread(copy_folder, source, destination)
-        except OSError as error:
-            message = f"the workspace cannot be copied: {error}"
-            raise TargetError("workspace", message) from error
 
     async def _run(self, name: HookName, hook_input: HookInput) -> None:
         """Run the workspace's hook of this name, if it has one."""
         self._hooks_started = self._hooks_started or name is HookName.BEFORE_ALL
         hook = self.spec.hooks.get(name)
-        if hook is None:
-            return
-        self._files_complete = False
-        if hook.reset and self._reset_copy is not None and self.path is not None:
-            await self._copy(self._reset_copy, self.path)
-        hook_input = hook_input._replace(workspace_path=str(self.path))
-        await run_hook(name, hook, hook_input, self.workspaces.suite_folder)
+        if hook is not None:
+            hook_input = hook_input._replace(workspace_path=str(self.path))
+            await run_hook(name, hook, hook_input, self.workspaces.suite_folder)

@@ -244,12 +244,9 @@ def test_a_setting_that_is_not_utf_8_is_a_usage_mistake_and_not_shown(tmp_path: 
     assert "secret" not in ended.err
 
 
-@pytest.mark.parametrize("encoding", ["ascii"])
-def test_what_an_encoding_does_not_have_is_escaped(
-    encoding: str, tmp_path: Path, store: Path
-) -> None:
+def test_what_an_encoding_does_not_have_is_escaped(tmp_path: Path, store: Path) -> None:
     (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", "output: \u2713"), "utf-8")
-    env = environment(store, PYTHONIOENCODING=encoding)
+    env = environment(store, PYTHONIOENCODING="ascii")
     ended = subprocess.run(
         [EVALCORE, "run", "f.eval.yaml"], cwd=tmp_path, env=env, capture_output=True, check=False
     )
@@ -257,18 +254,15 @@ def test_what_an_encoding_does_not_have_is_escaped(
     assert b"FAIL" in ended.stdout
 
 
-@pytest.mark.parametrize(("output", "code"), [("y", 1)])
-def test_a_reader_who_reads_no_further_still_gets_the_decision(
-    output: str, code: int, tmp_path: Path, store: Path
-) -> None:
-    (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", f"output: {output}"), "utf-8")
+def test_a_reader_who_reads_no_further_still_gets_the_decision(tmp_path: Path, store: Path) -> None:
+    (tmp_path / "f.eval.yaml").write_text(GIVEN.replace("output: x", "output: y"), "utf-8")
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "wb") as closed:
         command = [EVALCORE, "run", "f.eval.yaml", "--json"]
         env = environment(store)
         ended = subprocess.run(command, cwd=tmp_path, env=env, stdout=closed, check=False)
-    assert ended.returncode == code
+    assert ended.returncode == 1
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")

@@ -6,36 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.shell import CONFORMANCE, Json, evalcore
-
-
-def ids(report: Json) -> list[str]:
-    return [case["id"] for case in report["cases"]]
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        pytest.param(
-            ["--case", "silence", "--case", "greeting"], ["greeting", "silence"], id="repeated"
-        ),
-        pytest.param(["--cases", "greeting,silence"], ["greeting", "silence"], id="list"),
-        pytest.param(["--tag", "short", "--tag", "polite"], ["greeting", "farewell"], id="tags"),
-        pytest.param(
-            ["--tag", "polite", "--exclude-tag", "short"], ["farewell"], id="tag without a tag"
-        ),
-    ],
-)
-def test_filters_choose_cases(
-    flags: list[str], expected: list[str], suite: dict[str, Path], store: Path
-) -> None:
-    assert ids(evalcore("run", "--json", *flags, suite["passing"], store=store).report) == expected
-
-
-def test_a_filter_that_keeps_no_case_is_a_usage_error(suite: dict[str, Path], store: Path) -> None:
-    ended = evalcore("run", "--case", "no-such-case", suite["passing"], store=store)
-    assert ended.code == 2
-    assert "no-such-case" in ended.err
+from tests.support.shell import CONFORMANCE, evalcore
 
 
 @pytest.mark.parametrize(
@@ -61,24 +32,6 @@ def test_gates_can_be_given_in_place_of_the_suites(
     assert [gate["name"] for gate in ended.report["gates"]] == [*gates, "errors"]
 
 
-@pytest.mark.parametrize(
-    ("gate", "says"),
-    [
-        pytest.param("pas_rate=1", "Did you mean 'pass_rate'?", id="name"),
-        pytest.param("pass_rate=2", "0 to 1", id="value"),
-        pytest.param("pass_rate=much", "number", id="no number"),
-        pytest.param("pass_rate", "required", id="no value"),
-        pytest.param("errors=1", "takes no value", id="unwanted value"),
-    ],
-)
-def test_a_wrong_gate_is_a_usage_error(
-    gate: str, says: str, suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--gate", gate, suite["passing"], store=store)
-    assert ended.code == 2
-    assert says in ended.err
-
-
 def test_a_threshold_replaces_that_of_the_workflow_file(store: Path) -> None:
     path = CONFORMANCE / "workflow-harness-suites" / "02.yaml"
     score = evalcore("run", "--json", path, store=store).report["score"]
@@ -102,15 +55,6 @@ def test_iterations_repeat_every_case(suite: dict[str, Path], store: Path) -> No
     assert [[item["iteration"] for item in case["items"]] for case in report["cases"]] == [
         [0, 1, 2]
     ] * 3
-
-
-@pytest.mark.parametrize("threshold", ["nan", "1.1"])
-def test_a_threshold_that_is_no_share_is_a_usage_error(
-    threshold: str, suite: dict[str, Path], store: Path
-) -> None:
-    ended = evalcore("run", "--threshold", threshold, suite["passing"], store=store)
-    assert ended.code == 2
-    assert "is not in the range 0<=x<=1" in ended.err
 
 
 @pytest.mark.parametrize(

@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
+from tests.support.processes import until
 from tests.support.shell import INLINE, Ended, Json, comparable, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
@@ -106,20 +105,6 @@ def calls(folder: Path) -> Counter[str]:
     return Counter((folder / "calls.txt").read_text().split())
 
 
-def wait_until(
-    happened: Callable[[], bool],
-    process: subprocess.Popen[bytes],
-    out: Path,
-    *,
-    seconds: float = 120,
-) -> None:
-    deadline = time.monotonic() + seconds
-    while not happened():
-        assert process.poll() is None, out.read_text()
-        assert time.monotonic() < deadline, "it did not happen"
-        time.sleep(0.01)
-
-
 def result_files(store: Path) -> list[Path]:
     return sorted(store.glob("runs/slow/*/results/*.parquet"))
 
@@ -134,7 +119,7 @@ def start_and_commit_one_shard(folder: Path) -> tuple[subprocess.Popen[bytes], P
     """Start the run; return when a shard after the pilot is stored and the next one is held."""
     out, store = folder / "out.txt", folder / "store"
     process = start("run", "suite.eval.yaml", store=store, cwd=folder, out=out, env=INLINE)
-    wait_until(lambda: len(result_files(store)) > 1 and is_held(folder), process, out)
+    until(lambda: len(result_files(store)) > 1 and is_held(folder), process, why=out.read_text)
     (manifest,) = store.glob("runs/slow/*/manifest.json")
     assert len(result_files(store)) < json.loads(manifest.read_bytes())["plan"]["shards"]
     return process, out
@@ -210,7 +195,7 @@ def test_ctrl_c_ends_the_programs_that_a_run_has_started(tmp_path: Path) -> None
     )
     out, pid = tmp_path / "out.txt", tmp_path / "pid"
     process = start("run", "suite.eval.yaml", store=tmp_path / "store", cwd=tmp_path, out=out)
-    wait_until(lambda: pid.exists() and pid.read_text().endswith("\n"), process, out)
+    until(lambda: pid.exists() and pid.read_text().endswith("\n"), process, why=out.read_text)
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 4
     with pytest.raises(ProcessLookupError):

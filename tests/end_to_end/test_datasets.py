@@ -42,24 +42,6 @@ def listed(folder: Path) -> list[dict[str, object]]:
     return rows
 
 
-def test_a_file_becomes_a_version_once(folder: Path) -> None:
-    assert listed(folder) == []
-    first = command(folder, "dataset", "import", "cases.jsonl", "--as", "support", "--json")
-    again = command(folder, "dataset", "import", "cases.jsonl", "--as", "support", "--json")
-    assert (first.report["version"], first.report["added"]) == (1, 2)
-    assert (again.report["version"], again.report["unchanged"]) == (None, 2)
-    assert listed(folder) == [{"name": "support", "version": 1, "cases": 2, "pending": 0}]
-
-
-def test_a_file_with_mistakes_writes_nothing(folder: Path) -> None:
-    (folder / "cases.jsonl").write_text(LINES + '{"id": "c"}\n{"input\n')
-    ended = command(folder, "dataset", "import", "cases.jsonl", "--as", "support")
-    assert ended.code == 2
-    assert "cases.jsonl:3: input: is required" in ended.err
-    assert "cases.jsonl:4: not valid JSON" in ended.err
-    assert not (folder / "store").exists()
-
-
 SUITES = {
     "test file": "tests: dataset:support@1\n",
     "latest of a test file": "tests: [dataset:support@latest]\n",
@@ -182,13 +164,3 @@ def test_what_cannot_be_done_says_what_would_work(
     assert message in ended.err
     assert "Traceback" not in ended.err
     assert [row["pending"] for row in listed(folder)] == [1]
-
-
-def test_drop_and_pin_say_what_they_do(folder: Path) -> None:
-    command(folder, "dataset", "import", "cases.jsonl", "--as", "support")
-    assert "support@latest is support@1" in command(folder, "dataset", "pin", "support@1").out
-    assert command(folder, "dataset", "drop", "support@1", "--yes").code == 2
-    assert "newest" in command(folder, "dataset", "pin", "support", "--release").out
-    assert "would drop support@1" in command(folder, "dataset", "drop", "support@1").out
-    assert "dropped 1" in command(folder, "dataset", "drop", "support", "--yes").out
-    assert listed(folder) == []

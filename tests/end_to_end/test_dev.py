@@ -8,7 +8,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import pytest
 
 from tests.support.prefect_runs import write_suite
 from tests.support.prefect_server import NewDatabase
+from tests.support.processes import until
 from tests.support.servers import free_port
 
 # Several servers start one after another, which may take minutes on a busy machine.
@@ -75,11 +75,7 @@ class Dev:
         return self.log.read_text()
 
     def wait_for(self, text: str) -> None:
-        deadline = time.monotonic() + _READY_S
-        while text not in self.printed:
-            assert self.process.poll() is None, self.printed
-            assert time.monotonic() < deadline, self.printed
-            time.sleep(0.2)
+        until(lambda: text in self.printed, self.process, seconds=_READY_S, why=self.log.read_text)
 
     def shell(self, command: str) -> subprocess.CompletedProcess[str]:
         """Run a command as a user does who follows what was printed."""

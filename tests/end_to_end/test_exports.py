@@ -76,34 +76,6 @@ def test_json_lines_have_the_fields_of_the_page(exported: Path) -> None:
     assert (exported / "store" / results).is_file()
 
 
-GRADED = """
-name: graded
-tests:
-  - id: a
-    input: x
-    fixtures: {output: x}
-    assertions:
-      - {type: code-grader, command: "cat answer.json"}
-      - {type: contains, value: x}
-"""
-
-
-def test_rows_hold_what_a_grader_found(tmp_path: Path) -> None:
-    answer = {
-        "score": 1,
-        "assertions": [{"text": "one", "passed": True, "evidence": "e"}],
-        "details": {"k": [1]},
-    }
-    (tmp_path / "answer.json").write_text(json.dumps(answer))
-    (tmp_path / "graded.eval.yaml").write_text(GRADED)
-    assert export(tmp_path / "graded.eval.yaml", "x.jsonl", "x.csv", "x.parquet").code == 0
-    program, contains = json.loads((tmp_path / "x.jsonl").read_text())["scores"]
-    assert program["assertions"] == answer["assertions"]
-    assert program["details"]["grader"]["details"] == {"k": [1]}
-    assert contains["assertions"] == [{"text": "x", "passed": True, "evidence": None}]
-    assert contains["details"]["grader"] is None
-
-
 def test_parquet_and_csv_hold_the_same_rows(exported: Path) -> None:
     table = duckdb.sql(f"FROM '{exported}/x.parquet'")
     assert table.columns == FIELDS

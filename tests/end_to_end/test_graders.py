@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import zstandard
 from tests.support.judged import given, judge, reply, results, run, write_suite
 from tests.support.model_server import model_server
 from tests.support.model_wire import Answer
+from tests.support.processes import is_running, until
 from tests.support.shell import Json, evalcore
 
 
@@ -146,18 +145,7 @@ def test_a_program_that_hangs_is_killed_with_its_children(tmp_path: Path) -> Non
     child = int((tmp_path / "child").read_text())
 
     assert (found["outcome"], "longer than 3 s: stuck" in found["message"]) == ("error", True)
-    deadline = time.monotonic() + 60
-    while _is_alive(child):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-        return "Z" not in Path(f"/proc/{process}/stat").read_text().split()[2]
-    except OSError:
-        return False
+    until(lambda: not is_running(child))
 
 
 MEMBERS = [
@@ -204,38 +192,16 @@ CALLS = [
     {"name": "read", "arguments": {"path": "x"}, "duration_ms": 30},
     {"name": "search", "arguments": {"q": "b"}},
 ]
-SEARCH, READ = {"tool": "search"}, {"tool": "read"}
 
 
+# Those of which tests/unit/checks/test_structured_checks.py says nothing.
 TRAJECTORIES: list[tuple[Json, float]] = [
         ({"mode": "any_order", "minimums": {"search": 2, "read": 1}}, 1.0),
-        ({"mode": "any_order", "minimums": {"search": 3, "read": 1}}, 0.5),
-        ({"mode": "in_order", "expected": [SEARCH, READ, SEARCH]}, 1.0),
-        ({"mode": "in_order", "expected": [READ, READ]}, 0.5),
         ({"mode": "in_order", "expected": [{"tool": "search", "args": {"q": "b"}}]}, 1.0),
-        ({"mode": "exact", "expected": [SEARCH, READ, SEARCH]}, 1.0),
-        ({"mode": "exact", "expected": [SEARCH, READ]}, 2 / 3),
-        ({"mode": "exact", "expected": [SEARCH, READ, READ]}, 2 / 3),
-        ({"mode": "superset", "expected": [SEARCH, READ]}, 1.0),
-        ({"mode": "superset", "expected": [SEARCH, {"tool": "write"}]}, 0.5),
-        ({"mode": "subset", "expected": [SEARCH, SEARCH, READ, {"tool": "write"}]}, 1.0),
-        ({"mode": "subset", "expected": [SEARCH, READ]}, 1.0),
-        ({"mode": "subset", "expected": [READ]}, 1 / 3),
-        ({"mode": "subset", "args_match": "superset",
-          "expected": [{"tool": "search", "args": {"q": "a"}}, READ]}, 2 / 3),
         ({"mode": "subset", "expected": []}, 0.0),
         ({"mode": "exact", "expected": []}, 0.0),
         ({"mode": "superset", "expected": []}, 1.0),
         ({"mode": "in_order", "expected": []}, 1.0),
-        ({"mode": "superset", "args_match": "superset",
-          "expected": [{"tool": "search", "args": {"q": "a"}}]}, 1.0),
-        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a"}}]}, 0.0),
-        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a", "n": 3, "z": 1},
-                                            "args_match": "subset"}]}, 1.0),
-        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "z"},
-                                            "args_match": "ignore"}]}, 1.0),
-        ({"mode": "superset", "expected": [{"tool": "search", "args": {"q": "a", "n": 9},
-                                            "args_match": ["q"]}]}, 1.0),
         ({"mode": "in_order", "expected": [{"tool": "read", "max_duration_ms": 10}]}, 0.5),
 ]  # fmt: skip
 
@@ -284,9 +250,6 @@ NAMED_ARGUMENTS: list[tuple[str, Json, list[str], float]] = [
     ("book", {"guest": {"name": "Ida"}}, ["guest"], 0.0),
     ("book", {"rooms": [{"beds": 2}]}, ["rooms[0].beds", "rooms.0.beds"], 1.0),
     ("book", {"guest": {"name": "Ida"}}, ["guest.name", "notes", "guest.phone"], 1.0),
-    ("book", {"guest": {"name": "Ida"}, "notes": "x"}, ["notes"], 0.0),
-    ("book", {"other": 1}, ["guest.age"], 0.0),
-    ("pay", {"card": {"no": "1"}}, ["card.no"], 1.0),
     ("pay", {"card": {"no": "2"}}, ["card.no"], 0.0),
 ]
 
@@ -306,21 +269,11 @@ INVOICE = {"number": "A-1", "total": 100.0, "date": "2025-01-15", "lines": [{"pr
 
 
 FIELDS: list[tuple[Json, Json, float]] = [
-        ({"path": "number", "match": "exact"}, {"number": "A-1"}, 1.0),
         ({"path": "number", "match": "exact"}, {"number": "a-1"}, 0.0),
         ({"path": "number"}, {}, 0.0),
-        ({"path": "total", "match": "numeric_tolerance", "tolerance": 1}, {"total": 101}, 1.0),
-        ({"path": "total", "match": "numeric_tolerance", "tolerance": 1}, {"total": 101.5}, 0.0),
-        ({"path": "total", "match": "numeric_tolerance", "tolerance": 0.05, "relative": True},
-         {"total": "104"}, 1.0),
-        ({"path": "total", "match": "numeric_tolerance"}, {"total": True}, 0.0),
-        ({"path": "date", "match": "date"}, {"date": "15-JAN-2025"}, 1.0),
-        ({"path": "date", "match": "date"}, {"date": "01/15/2025"}, 1.0),
-        ({"path": "date", "match": "date", "formats": ["DD/MM/YYYY"]}, {"date": "15/01/2025"}, 1.0),
         ({"path": "date", "match": "date"}, {"date": "2025/01/15"}, 1.0),
         ({"path": "date", "match": "date"}, {"date": "2025-1-15"}, 1.0),
         ({"path": "date", "match": "date"}, {"date": "15-January-2025"}, 1.0),
-        ({"path": "date", "match": "date"}, {"date": "2025-01-16"}, 0.0),
         ({"path": "date", "match": "date"}, {"date": "soon"}, 0.0),
         ({"path": "lines[0].price"}, {"lines": [{"price": 5.0}]}, 1.0),
 ]  # fmt: skip

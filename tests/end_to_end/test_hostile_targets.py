@@ -35,8 +35,6 @@ SYNC: Final = {
     "kills its group": "os.killpg(0, signal.SIGKILL)",
     "terminates itself": "os.kill(os.getpid(), signal.SIGTERM); time.sleep(60)",
     "aborts": "os.abort()",
-    "bus error": "os.kill(os.getpid(), signal.SIGBUS)",
-    "alarm": "signal.alarm(1); time.sleep(60)",
     "becomes another program": "os.execv('/bin/true', ['true'])",
     "recursion": "return recurse(0)",
     "all memory": "kept = []\nwhile True: kept.append(bytearray(1 << 28))",

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import shlex
-import subprocess
 from pathlib import Path
 
 import jsonschema
@@ -15,8 +12,7 @@ import yaml
 
 from evalcore.cli.start import PYTHON, STARTERS, starter_files
 from evalcore.model.suite import Format
-from tests.support.fork_server import PROGRAM
-from tests.support.shell import environment, evalcore
+from tests.support.shell import evalcore
 
 
 @pytest.mark.parametrize(
@@ -38,7 +34,7 @@ def test_the_commands_that_init_prints_work_as_they_are(format_: str, tmp_path: 
     assert "my-first" in ended.out
 
 
-def test_without_a_terminal_the_name_is_quickstart(tmp_path: Path) -> None:
+def test_the_name_is_quickstart_by_default(tmp_path: Path) -> None:
     ended = evalcore("init", "--format", "workflow-harness", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert ended.out.startswith("evalcore run quickstart.eval.yaml\n")
@@ -48,7 +44,7 @@ def test_every_format_has_a_starter() -> None:
     assert set(STARTERS) == {*Format, PYTHON}
 
 
-@pytest.mark.parametrize("format_", [name for name, starter in STARTERS.items() if starter.schema])
+@pytest.mark.parametrize("format_", [name for name in STARTERS if name != PYTHON])
 def test_a_starter_is_valid_by_the_schema_that_it_names(format_: str) -> None:
     files = starter_files(format_, "first")
     text = files["first.eval.yaml"].decode()
@@ -73,7 +69,6 @@ def test_a_second_suite_stands_beside_the_first_and_neither_is_overwritten(tmp_p
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ([], "there is no terminal to ask on: --format required"),
         (["--format", "yaml", "--name", "a"], "formats: test-file, suite, python,"),
         (["--format", "suite", "--name", "../a"], "'../a' is no name of a suite"),
         (["--format", "suite", "--name", "json"], "standard library has a module json"),
@@ -89,22 +84,3 @@ def test_what_init_cannot_do_is_one_message(flags: list[str], message: str, tmp_
     assert (refused.code, refused.out) == (2, "")
     assert message in refused.err
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-def test_init_asks_two_questions_on_a_terminal(tmp_path: Path) -> None:
-    terminal, end = pty.openpty()
-    with subprocess.Popen(
-        [PROGRAM, "init"], stdin=end, stderr=end, stdout=subprocess.PIPE, cwd=tmp_path,
-        env=environment(), text=True,
-    ) as process:  # fmt: skip
-        os.close(end)
-        os.write(terminal, b"5\nmine\n")
-        out, _ = process.communicate(timeout=60)
-    shown = os.read(terminal, 65536).decode()
-    os.close(terminal)
-    assert process.returncode == 0, shown
-    assert out.splitlines()[0] == "evalcore run mine.eval.yaml"
-    assert {path.name for path in tmp_path.iterdir()} == {
-        "mine.eval.yaml",
-        "script-suite.schema.json",
-    }

@@ -176,44 +176,29 @@ def test_several_judges_come_to_one_score(tmp_path: Path) -> None:
         assert [vote["judge"] for vote in one["details"]["votes"]] == ["a", "b", "c"]
 
 
-def test_a_vote_names_the_model_that_gave_it(tmp_path: Path) -> None:
-    assertion = {"type": "llm-grader", "judges": ["judge", {"name": "judge", "model": "other"}]}
-    found, _, _ = graded(tmp_path, replies(reply(0.9)), assertion)
-
-    assert [vote["model"] for vote in found["details"]["votes"]] == ["judge", "other"]
+def reply_of(**satisfied: bool) -> str:
+    found = [{"id": name, "satisfied": value} for name, value in satisfied.items()]
+    return json.dumps({"checks": found})
 
 
-def test_votes_ask_the_same_judge_again(tmp_path: Path) -> None:
-    script = replies(reply(0.2), reply(0.9), reply(1))
-    assertion = {"type": "llm-grader", "votes": 3, "aggregation": "median"}
-    found, _, requests = graded(tmp_path, script, assertion)
-
-    assert (found["score"], len(requests)) == (0.9, 3)
-
-
-def test_what_is_left_out_is_not_asked_for_after_two_repairs(tmp_path: Path) -> None:
-    partial = json.dumps({"checks": [{"id": "accuracy", "satisfied": True}]})
-    script = replies("nonsense", "nonsense", partial)
-    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
-
-    assert (found["score"], len(requests)) == (0.625, 3)
-
-
-def test_one_call_answers_every_criterion(tmp_path: Path) -> None:
-    checks = [{"id": "accuracy", "satisfied": True}, {"id": "reasoning", "satisfied": False}]
-    script = replies(json.dumps({"checks": checks}))
-    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
-
-    assert (found["score"], len(requests)) == (0.625, 1)
-    assert [one["passed"] for one in found["details"]["assertions"]] == [True, False]
+QUOTED = {"'accuracy'": True, '"reasoning"': False, "more": True}
+# How many calls there are: what is missing is asked for once, and not after two repairs.
+ANSWERED: list[tuple[Sequence[str], int]] = [
+    ((reply_of(accuracy=True, reasoning=False),), 1),
+    ((reply_of(accuracy=True),), 2),
+    (("nonsense", "nonsense", reply_of(accuracy=True)), 3),
+    ((reply_of(**QUOTED),), 1),
+]
 
 
 def test_a_criterion_that_is_missing_is_asked_for_once_and_then_not_met(tmp_path: Path) -> None:
-    script = replies(json.dumps({"checks": [{"id": "accuracy", "satisfied": True}]}))
-    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
-
-    assert (found["score"], len(requests)) == (0.625, 2)
-    assert "'reasoning'" in requests[1].body["messages"][-1]["content"]
+    rubrics = {"type": "rubrics", "criteria": RUBRIC}
+    graded = graded_each(tmp_path, [script for script, _ in ANSWERED], rubrics)
+    assert [(found["score"], len(asked)) for found, _, asked in graded] == [
+        (0.625, calls) for _, calls in ANSWERED
+    ]
+    assert [one["passed"] for one in graded[0][0]["details"]["assertions"]] == [True, False]
+    assert "'reasoning'" in graded[1][2][1].body["messages"][-1]["content"]
 
 
 WITHOUT_IDS: list[Any] = [
@@ -229,14 +214,6 @@ def test_a_reply_without_the_ids_of_the_criteria_is_no_verdict(tmp_path: Path) -
     for found, item, requests in graded_each(tmp_path, scripts, rubrics):
         assert (found["outcome"], item["outcome"], len(requests)) == ("error", "blocked", 3)
         assert '"accuracy", "reasoning"' in requests[1].prompt
-
-
-def test_quotes_around_the_id_of_a_criterion_do_not_count(tmp_path: Path) -> None:
-    checks = [{"id": "'accuracy'", "satisfied": True}, {"id": '"reasoning"', "satisfied": False}]
-    script = replies(json.dumps({"checks": [*checks, {"id": "more", "satisfied": True}]}))
-    found, _, requests = graded(tmp_path, script, {"type": "rubrics", "criteria": RUBRIC})
-
-    assert (found["score"], len(requests)) == (0.625, 1)
 
 
 MIN_SCORE = {"score_ranges": {"0": "bad", "10": "good"}}

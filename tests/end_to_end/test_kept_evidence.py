@@ -85,16 +85,6 @@ def test_a_suite_may_keep_answers_without_messages(tmp_path: Path) -> None:
     assert "request" not in stored["evidence"]
 
 
-def test_a_recorded_call_names_its_recording(tmp_path: Path) -> None:
-    with model_server() as server:
-        write(tmp_path, server, None)
-        run(tmp_path, "--mode", "record")
-    (call,) = json.loads(row(tmp_path)["evidence"])["details"]["calls"]
-    digest = call["recording"]
-    assert "request" in call
-    assert (tmp_path / "store" / "recordings" / digest[:2] / digest).is_file()
-
-
 def test_an_unknown_word_is_refused_with_the_words_that_there_are(tmp_path: Path) -> None:
     with model_server() as server:
         write(tmp_path, server, "some")

@@ -15,18 +15,6 @@ tests: [{{id: a, input: q, fixtures: {{output: b}}, assertions: [{{type: equals,
 """
 
 
-def test_a_suite_with_a_long_name_has_a_history_and_a_baseline(tmp_path: Path) -> None:
-    (tmp_path / "s.eval.yaml").write_text(SUITE, "utf-8")
-    for command in (
-        ("run", "s.eval.yaml"),
-        ("history", LONG),
-        ("baseline", "set", LONG, "last"),
-        ("baseline", "show", LONG),
-    ):
-        ended = evalcore(*command, store=tmp_path / "store", cwd=tmp_path)
-        assert ended.code == 0, ended.err
-
-
 @pytest.mark.parametrize(
     "command",
     [

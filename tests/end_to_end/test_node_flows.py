@@ -41,14 +41,6 @@ def my_workflow(case_input, variant):
     }
 
 
-def unregistered(case_input):
-    nodes = [{"id": "main", "type": "claude.agent", "input": {"prompt": case_input["task"]}}]
-    return {"flow": {"name": "w", "nodes": nodes, "edges": []}, "primary_output_node_id": "main"}
-
-
-def forgotten(case_input):
-    nodes = [{"id": "main", "type": "claude.agent", "input": case_input}]
-    return {"name": "my-workflow", "nodes": nodes, "edges": []}
 """
 
 
@@ -111,36 +103,6 @@ def test_calls_of_nodes_are_recorded_and_replayed(tmp_path: Path, server: ModelS
     assert all(item["metrics"]["output_tokens"] for item in items)
 
 
-def test_an_agent_that_nobody_registers_is_the_target_of_that_name(tmp_path: Path) -> None:
-    command = ["sed", "s/.*/app.get: &/"]
-    target = {"name": "claude.agent", "provider": "command", "command": command}
-    document = suite("flows:unregistered", targets=[target])
-    document["cases"][0]["assertions"][2]["path"] = "outputs.main"
-    ended = run(tmp_path, document)
-    assert ended.code == 0, ended.out + ended.err
-    del document["targets"]
-    (tmp_path / "targets.yaml").write_text(yaml.safe_dump({"targets": [target]}))
-    assert run(tmp_path, document).code == 0
-
-
-@pytest.mark.parametrize(
-    ("flow", "message"),
-    [
-        (
-            "flows:unregistered",
-            "nothing runs nodes of this type (registered: nothing)",
-        ),
-        ("flows:forgotten", "returned a mapping with the keys 'name', 'nodes', 'edges'"),
-    ],
-)
-def test_a_flow_that_nothing_runs_is_an_error(tmp_path: Path, flow: str, message: str) -> None:
-    ended = run(tmp_path, suite(flow))
-    items = [item for case in ended.report["cases"] for item in case["items"]]
-    assert all(message in item["error"]["message"] for item in items)
-    assert ended.report["counts"]["error"] == 2
-    assert ended.code != 0
-
-
 def test_a_flow_of_nodes_is_run_from_python(tmp_path: Path) -> None:
     def my_workflow(case_input: Any, variant: Any) -> Any:
         def register(registry: Any, mode: str) -> None:
@@ -169,16 +131,3 @@ def test_a_flow_of_nodes_is_run_from_python(tmp_path: Path) -> None:
     report = run_suite(defined, store=tmp_path / "store")
     assert report.passed
     assert report.case_results[0].artifact.outputs["main"] == "m1: x"
-
-
-def test_nodes_that_are_the_same_for_all_cases_need_no_factory(tmp_path: Path) -> None:
-    def register(registry: Any) -> None:
-        registry.register("upper", lambda given: given.upper())
-
-    defined = define_suite(
-        name="fixed",
-        flow={"flow": {"nodes": [{"id": "a", "type": "upper"}]}, "register": register},
-        cases=[{"id": "one", "input": "x", "assertions": [{"type": "equals", "value": "X"}]}],
-        variants=["v"],
-    )
-    assert run_suite(defined, store=tmp_path / "store").passed

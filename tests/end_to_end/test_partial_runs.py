@@ -6,8 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from evalcore.suites.run import run_suite
 from tests.support.judged import given, judge, reply, write_suite
 from tests.support.model_server import model_server
@@ -80,42 +78,23 @@ def test_partial_runs_do_not_stand_for_their_suite(tmp_path: Path, store: Path) 
     assert forced.code == 0, forced.err
 
 
-@pytest.mark.parametrize(
-    ("flags", "answers", "section"),
-    [
-        (("--variant", "one", "--variant", "two", "-n", "2"), ("ok", "ok"), {}),
-        ((), ("ok", "raise"), {"errors": "exclude", "max_error_share": 0.5}),
-        ((), ("ok", "wrong"), {}),
-    ],
-    ids=["every variant", "allowed errors", "a failure"],
-)
-def test_a_run_of_everything_is_whole(
-    flags: tuple[str, ...],
-    answers: tuple[str, ...],
-    section: dict[str, Any],
-    tmp_path: Path,
-    store: Path,
-) -> None:
-    whole = run_id(run(write(tmp_path, *answers, **section), store, *flags))
+def test_a_run_of_everything_is_whole(tmp_path: Path, store: Path) -> None:
+    allowed = {"errors": "exclude", "max_error_share": 0.5}
+    path = write(tmp_path, "ok", "raise", **allowed)
+    whole = run_id(run(path, store, "--variant", "one", "--variant", "two", "-n", "2"))
     assert evalcore("baseline", "set", "s", "latest", store=store).code == 0
     assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
 
 
-def test_cases_that_failed_are_a_part(tmp_path: Path, store: Path) -> None:
+def test_failed_cases_and_one_chosen_in_python_are_a_part(tmp_path: Path, store: Path) -> None:
     path = write(tmp_path, "ok", "wrong")
     first = run_id(run(path, store))
-    part = run_id(run(path, store, "--failed", "last"))
-    refused = evalcore("baseline", "set", "s", part, store=store)
-    assert (refused.code, "chosen by --failed last" in refused.err) == (2, True), refused.err
+    failed = run_id(run(path, store, "--failed", "last"))
+    chosen = run_suite(path, store=store, cases=["a"]).run_id
+    for part, reason in ((failed, "chosen by --failed last"), (chosen, "chosen by")):
+        refused = evalcore("baseline", "set", "s", part, store=store)
+        assert (refused.code, reason in refused.err) == (2, True), refused.err
     assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == first
-
-
-def test_a_case_chosen_in_python_is_a_part(tmp_path: Path, store: Path) -> None:
-    path = write(tmp_path, "ok", "ok")
-    whole = run_id(run(path, store))
-    part = run_suite(path, store=store, cases=["a"])
-    assert evalcore("runs", "show", "s/last", "--json", store=store).report["id"] == whole
-    assert "chosen by" in evalcore("baseline", "set", "s", part.run_id, store=store).err
 
 
 def test_the_latest_run_as_baseline_is_the_newest_whole_one(tmp_path: Path, store: Path) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
+from tests.support.processes import is_running, until
 from tests.support.shell import Ended, Json, evalcore, start
 
 pytestmark = pytest.mark.multiprocess
@@ -115,22 +115,10 @@ SLOW = {
 }
 
 
-def _is_alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
-
-
 @pytest.mark.parametrize(
     ("number", "flags"),
-    [
-        (signal.SIGINT, ()),
-        (signal.SIGKILL, ()),
-        (signal.SIGTERM, ("--workers", "2")),
-    ],
-    ids=["interrupt", "kill", "terminate workers"],
+    [(signal.SIGKILL, ()), (signal.SIGTERM, ("--workers", "2"))],
+    ids=["kill", "terminate workers"],
 )
 def test_no_worker_process_outlives_a_stopped_run(
     tmp_path: Path, number: signal.Signals, flags: tuple[str, ...]
@@ -147,15 +135,8 @@ def test_no_worker_process_outlives_a_stopped_run(
         out=tmp_path / "out",
         env={"EVAL_PIDS": str(noted)},
     )
-    deadline = time.monotonic() + 60
-    while len(noted.read_text().split() if noted.exists() else ()) < 1:
-        assert process.poll() is None, (tmp_path / "out").read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: noted.exists() and noted.read_text(), process, why=(tmp_path / "out").read_text)
     os.kill(process.pid, number)
     process.wait(60)
-    deadline = time.monotonic() + 60
     pids = {int(pid) for pid in noted.read_text().split()}
-    while any(map(_is_alive, pids)):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    until(lambda: not any(map(is_running, pids)))

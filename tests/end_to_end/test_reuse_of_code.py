@@ -6,7 +6,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 import yaml
 
@@ -36,12 +35,6 @@ from grading import SCORE
 with open("graded.txt", "a") as file:
     file.write("graded\\n")
 print(json.dumps({"score": SCORE}))
-"""
-CHECKS = """
-import importlib
-
-def check(output):
-    return output == importlib.import_module("expected").WORD
 """
 
 
@@ -155,45 +148,6 @@ def test_a_changed_grader_executes_python_again_and_regrade_calls_nobody(
     assert project.calls == 0
     project.run("run", "suite.yaml", "--reuse", code=1)
     assert project.calls == 3
-
-
-def test_the_code_of_flows_checks_and_scorers_counts(project: Project) -> None:
-    project.write("flows.py", "def flow(case_input):\n    return case_input\n")
-    project.write("checks.py", CHECKS)
-    project.write("expected.py", "WORD = 'a'\n")
-    project.write("measures.py", "def half(artifact):\n    return 0.5\n")
-    project.suite(
-        "suites/suite.yaml",
-        {
-            "name": "flows",
-            "flow": "flows:flow",
-            "variants": [{"id": "only"}],
-            "scorers": [{"callable": "measures:half"}],
-            "cases": [
-                {
-                    "id": "one",
-                    "input": "a",
-                    "assertions": [{"type": "python", "callable": "checks:check"}],
-                },
-                {"id": "two", "input": "b", "assertions": [{"type": "behavior.no_errors"}]},
-            ],
-        },
-    )
-
-    def keys() -> list[tuple[str, str]]:
-        run = project.run("run", "suites/suite.yaml").report["run"]["id"]
-        paths = project.folder.glob(f"store/runs/*/{run}/results/*.parquet")
-        read = duckdb.read_parquet([str(path) for path in paths]).order("item")
-        return read.project("exec_key, grade_key").fetchall()
-
-    before = keys()
-    assert keys() == before
-    # Flow and scorers are Python of the same root.
-    project.write("expected.py", "WORD = 'b'\n")
-    after = keys()
-    for one, other in zip(after, before, strict=True):
-        assert one[0] != other[0]
-        assert one[1] != other[1]
 
 
 def test_a_tool_of_a_script_executes_the_tests_again_that_can_see_it(project: Project) -> None:

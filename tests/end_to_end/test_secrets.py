@@ -270,38 +270,6 @@ def test_http_blocks_read_variables_and_leave_none(
     assert _leaks(*printed, *_all_bytes(tmp_path / "store")) == []
 
 
-LITERALS = [
-    "headers: {X-Auth-Token: %s}",
-    "headers: {Authorization: 'Bearer %s'}",
-    "url: 'http://bob:%s@127.0.0.1:1/x'",
-    "url: 'http://127.0.0.1:1/x?api_key=%s'",
-    "body: {nested: {password: '%s'}}",
-    'body_template: \'{"q": "{workflow.task}", "password": "%s"}\'',
-    "url: 'http://127.0.0.1:1/x?api_key=${{ EVAL_KEY:-%s }}'",
-]
-
-
-def test_literal_secrets_in_http_blocks_are_mistakes_that_do_not_show_them(tmp_path: Path) -> None:
-    blocks = "".join(
-        f"  b{number}:\n    type: http\n    {field % BODY}\n"
-        + ("" if field.startswith("url") else "    url: 'http://127.0.0.1:1/x'\n")
-        for number, field in enumerate(LITERALS)
-    )
-    suite = tmp_path / "call.yaml"
-    suite.write_text(
-        f"blocks:\n{blocks}workflow: {{entry: b0}}\n"
-        "eval: {cases: [{id: c, expected: {b0: [{type: contains, value: a}]}}]}\n"
-    )
-    ended = evalcore("run", suite, store=tmp_path / "store", env=environment(tmp_path / "store"))
-    assert ended.code == 2
-    for number in range(len(LITERALS)):
-        assert any(
-            f"blocks.b{number}." in line and "write it as ${{ NAME }}" in line
-            for line in ended.err.splitlines()
-        )
-    assert BODY not in ended.err + ended.out
-
-
 def test_a_mistake_in_a_file_shows_no_key_that_stands_there(tmp_path: Path) -> None:
     suite = tmp_path / "broken.eval.yaml"
     suite.write_text(

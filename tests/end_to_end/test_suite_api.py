@@ -123,24 +123,6 @@ def test_mistakes_have_their_line_and_a_suggestion(tmp_path: Path) -> None:
     assert "s.yaml:6: baseline: no variant is called 'w'. Known: v." in ended.err
 
 
-def test_a_scorer_that_raises_has_its_error_in_the_report(tmp_path: Path) -> None:
-    (tmp_path / "flows.py").write_text(
-        "def f(case_input): return case_input\ndef bad(artifact): raise ValueError('no')\n"
-    )
-    text = """\
-    {name: n, flow: "flows:f", variants: [{id: v}], scorers: [{callable: "flows:bad"}, cost],
-     cases: [{id: a, input: x, assertions: [{type: contains, value: x}]}]}
-    """
-    (tmp_path / "s.yaml").write_text(text)
-    report = evalcore("run", "--json", "s.yaml", store=tmp_path / "st", cwd=tmp_path).report
-    scores = report["cases"][0]["items"][0]["scores"]
-    assert [(one["name"], one["value"], one["error"]) for one in scores] == [
-        ("bad", None, "ValueError: no (flows.py:2)"),
-        ("cost", None, None),
-    ]
-    assert report["decision"] == "pass"
-
-
 @pytest.mark.parametrize(
     ("name", "isolation"), [("Tone", "process"), ("tone", "inline")], ids=["class", "object"]
 )

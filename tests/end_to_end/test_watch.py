@@ -1,4 +1,4 @@
-"""`evalcore run --watch`: rounds by what was saved, told in a line each; an interrupt ends it."""
+"""`evalcore run --watch`: a round after each save; an interrupt ends it."""
 
 from __future__ import annotations
 
@@ -81,26 +81,20 @@ def save(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def test_each_save_runs_what_it_changed_and_says_what_differs(watch: Watch) -> None:
-    watch.until("watching 3 files; Ctrl-C ends\n")
+def test_each_save_runs_again_with_the_code_of_now(watch: Watch) -> None:
+    watch.until("2 passed")
+    watch.until("watching; Ctrl-C ends\n")
+    time.sleep(1.0)  # the folder is watched a moment later
     # Of the same size and second: the bytecode of the first version must not be taken.
     save(watch.folder / "helper.py", HELPER.replace("'second': 'yes'", "'second': 'no!'"))
-    watch.until(r"helper\.py changed → watched: 2 of 2 items executed, fails now: b; fail\n")
-
-    save(watch.folder / "s.yaml", SUITE.replace("contains", "contain"))
-    text = watch.until(r"s\.yaml changed → exit code 2, waits for a change\n")
-    assert "s.yaml:5: tests[0].assertions[0].type: " in text
-
-    save(watch.folder / "s.yaml", SUITE.replace("second", "third").replace("id: a", "id: c"))
-    watch.until(
-        r"s\.yaml changed → watched: 1 of 2 items executed, passes now: b, "
-        r"not measured before: c, not measured now: a; pass\n"
-    )
+    watch.until(r"helper\.py changed\n")
+    watch.until("1 passed, 1 failed")
+    watch.until("watching; Ctrl-C ends\n")
 
     watch.process.send_signal(signal.SIGINT)
     assert watch.process.wait(60) == 130
     listed = json.loads(evalcore("runs", "list", "--json", store=watch.folder / ".evalcore").out)
-    assert [run["state"] for run in listed] == ["completed"] * 3
+    assert [run["state"] for run in listed] == ["completed"] * 2
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,6 @@ def test_exported_rows_name_the_part_they_are_in(store: LocalStore, tmp_path: Pa
     assert parts == [f"{number % 3:05d}.parquet" for number in range(120)]
 
 
-def test_a_difference_without_noise_takes_two_rounds(store: LocalStore, tmp_path: Path) -> None:
-    gates: Any = [{"gate": "no_significant_regression", "margin": 0.001}]
-    _, report = night(store, suite_of(tmp_path, gates, variants=2))
-    assert report["iterations"]["stopped"] == "no iteration differs"
-    assert report["iterations"]["cases"] == [{"iterations": 2, "cases": 80}]
-
-
 def test_a_quarantined_case_is_run_once(store: LocalStore, tmp_path: Path) -> None:
     (tmp_path / "quarantine.yaml").write_text(
         "- {case: c39, until: 2999-01-01, owner: ann, reason: flaky}\n", "utf-8"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -19,7 +18,6 @@ from prefect.client.schemas.actions import DeploymentScheduleCreate, DeploymentU
 from prefect.client.schemas.schedules import CronSchedule
 from prefect.events.schemas.automations import AutomationCore, EventTrigger, Posture
 from prefect.exceptions import ObjectNotFound, PrefectHTTPStatusError
-from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 from pydantic import SecretStr
 
 from evalcore.prefect.collection import EvalcoreStore
@@ -29,6 +27,7 @@ from tests.support.prefect_api import deployment, ended_run, trigger
 from tests.support.prefect_project import Ended, Project, deploy, prefect_command
 from tests.support.prefect_runs import run_flow
 from tests.support.prefect_server import PrefectServer
+from tests.support.processes import until
 from tests.support.servers import serving
 
 pytestmark = [
@@ -181,15 +180,6 @@ def test_an_automation_that_was_changed_is_put_right_and_stays_disabled(
     assert (after.description, after.enabled) == (found.description, False)
 
 
-def test_no_server_is_told_with_what_would_help(prefect: PrefectServer, folder: Path) -> None:
-    settings = {PREFECT_API_URL: "http://127.0.0.1:1/api", PREFECT_CLIENT_MAX_RETRIES: 0}
-    with temporary_settings(settings):
-        ended = deploy(folder, code=2)
-    assert "http://127.0.0.1:1/api does not answer" in ended.stderr
-    assert "prefect server start" in ended.stderr
-    assert "unset PREFECT_API_URL" not in ended.stderr
-
-
 def test_a_suite_that_is_not_there_is_not_registered(deployed: Project, folder: Path) -> None:
     ended = deploy(folder, "--dry-run", "--suites", "nowhere/*.yaml", code=2)
     assert f"--suites nowhere/*.yaml: no file below {folder} matches" in ended.stderr
@@ -257,11 +247,7 @@ def test_a_webhook_is_called_when_a_gate_has_failed(
     with contextlib.chdir(folder):
         run_flow(suite="good.eval.yaml")
         run_flow(suite="bad.eval.yaml")
-    deadline = time.monotonic() + 150
-    while not called:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    (call,) = called
+    (call,) = until(lambda: called)
     assert call.pop("run").startswith("evalcore.run.")
     assert call == {
         "event": "evalcore.gate.failed",

@@ -21,6 +21,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun
 from tests.support.prefect_server import NewDatabase, prefect_server
+from tests.support.processes import is_running, until
 from tests.support.reports import stable_report
 from tests.support.servers import BUCKET, Fault, S3Server, faulty_proxy, free_port
 from tests.support.shell import evalcore
@@ -33,7 +34,6 @@ from tests.support.worker_runs import (
     pause,
     plan_shared,
     undisturbed_report,
-    wait_for,
     write_suite,
     write_target,
 )
@@ -136,7 +136,7 @@ def test_a_killed_command_leaves_no_process_and_its_run_goes_on(
     killed.send(signal.SIGKILL)
     assert killed.end() == -signal.SIGKILL
     for pid in children:
-        wait_for(partial(has_ended, pid))
+        until(partial(has_ended, pid))
     open_gate(held_folder)
     resumed = start(held_run, workers=3)
     assert resumed.end() == 1, resumed.said()
@@ -146,14 +146,6 @@ def test_a_killed_command_leaves_no_process_and_its_run_goes_on(
 
 def has_ended(pid: int) -> bool:
     return not is_running(pid)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return state != "Z"
 
 
 def test_a_run_that_another_process_executes_is_refused_even_while_that_one_is_suspended(
@@ -206,11 +198,7 @@ def test_a_prefect_server_restarted_in_the_middle_changes_nothing(
     with prefect_server(tmp_path / "home", port) as server:
         env = {name: server.environment[name] for name in ("PREFECT_HOME", "PREFECT_API_URL")}
         process = start_evalcore(*arguments, store=store, cwd=tmp_path, out=out, env=env)
-        deadline = time.monotonic() + 60
-        while not list(store.rglob("results/*.parquet")):
-            assert process.poll() is None, out.read_text()
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        until(lambda: list(store.rglob("results/*.parquet")), process, why=out.read_text)
     with prefect_server(tmp_path / "home", port):
         assert process.wait(120) == 1, out.read_text()
     whole = whole_report(tmp_path)

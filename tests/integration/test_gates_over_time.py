@@ -247,11 +247,37 @@ def test_an_open_decision_runs_all_cases(store: LocalStore, tmp_path: Path) -> N
     assert report["counts"]["passed"] == 27
 
 
-def test_one_failure_decides_what_no_failure_may_be_in(store: LocalStore, tmp_path: Path) -> None:
-    gate = {"gate": "pass_rate", "threshold": 1.0}
-    _, report = night(store, stopping_suite(tmp_path, 0.5, gate))
-    assert report["decision"] == "fail"
-    assert report["counts"]["completed"] < 60
+THREE: Any = {"gate": "required_cases", "case_ids": ["c1", "c2", "c3"]}
+MANY: Any = {"gate": "required_cases", "case_ids": [f"c{number}" for number in range(90)]}
+WORSE: Any = {"whole": True, "worse": False}
+# The rate of fixtures, the gates, more of the suite, the decision.
+DECIDED: dict[str, tuple[float, list[Any], dict[str, Any], str]] = {
+    "one failure": (0.5, [{"gate": "pass_rate", "threshold": 1.0}], {}, "fail"),
+    "a required case": (0.6, [MANY], {}, "fail"),
+    "required cases that pass": (1.0, [PASS_RATE, THREE], {}, "pass"),
+    "a regression": (0.6, [{"gate": "no_regressions"}], {"variants": WORSE}, "fail"),
+    "a difference": (
+        *(0.5, [{"gate": "no_significant_regression", "margin": 0.02}]),
+        *({"variants": {"whole": True, "same": True, "worse": False}, "iterations": 2}, "fail"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("rate", "decisive", "more", "decision"), DECIDED.values(), ids=DECIDED.keys()
+)
+def test_what_is_decided_ends_the_run(
+    store: LocalStore,
+    tmp_path: Path,
+    rate: float,
+    decisive: list[Any],
+    more: dict[str, Any],
+    decision: str,
+) -> None:
+    _, report = night(store, stopping_suite(tmp_path, rate, decisive, **more))
+    name = decisive[-1]["gate"]
+    assert gates(report)[name][0] == report["decision"] == decision
+    assert report["counts"]["skipped"] > 0
 
 
 def test_the_order_is_the_seeds(store: LocalStore, tmp_path: Path) -> None:
@@ -294,46 +320,6 @@ def test_processes_stop_when_their_results_have_decided(store: LocalStore, tmp_p
     assert report["decision"] == "pass"
     assert report["counts"]["skipped"] > 50
     assert report["counts"]["planned"] == 200
-
-
-def test_a_required_case_that_failed_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
-    required: Any = {"gate": "required_cases", "case_ids": [f"c{number}" for number in range(90)]}
-    _, report = night(store, stopping_suite(tmp_path, 0.6, required))
-    assert gates(report)["required_cases"][0] == report["decision"] == "fail"
-    assert report["counts"]["skipped"] > 50
-
-
-def test_a_run_does_not_pass_before_its_required_cases_have(
-    store: LocalStore, tmp_path: Path
-) -> None:
-    required: Any = {"gate": "required_cases", "case_ids": ["c1", "c2", "c3"]}
-    rate: Any = {"gate": "pass_rate", "threshold": 0.5}
-    _, report = night(store, stopping_suite(tmp_path, 1.0, [rate, required], cases=60))
-    assert gates(report)["required_cases"][0] == report["decision"] == "pass"
-
-
-def test_a_regression_ends_the_run(store: LocalStore, tmp_path: Path) -> None:
-    regressions = {"gate": "no_regressions"}
-    variants: dict[str, float] = {"whole": True, "worse": False}
-    suite = stopping_suite(tmp_path, 0.6, regressions, variants=variants)
-    _, report = night(store, suite)
-    assert gates(report)["no_regressions"][0] == report["decision"] == "fail"
-    assert report["counts"]["skipped"] > 100
-
-
-@pytest.mark.parametrize(
-    ("rate", "margin"), [(0.5, 0.02), pytest.param(0.6, 0.0, marks=pytest.mark.extended)]
-)
-def test_a_worse_variant_is_found_early(
-    store: LocalStore, tmp_path: Path, rate: float, margin: float
-) -> None:
-    gate = {"gate": "no_significant_regression", "margin": margin}
-    variants = {"whole": True, "same": True, "worse": False}
-    suite = stopping_suite(tmp_path, rate, gate, variants=dict(variants), iterations=2)
-    _, report = night(store, suite)
-    outcome, message = gates(report)["no_significant_regression"]
-    assert (outcome, "of 200 cases" in message) == ("fail", True), message
-    assert report["counts"]["skipped"] > 0
 
 
 def test_a_regraded_run_keeps_what_was_skipped(stopped: Night) -> None:

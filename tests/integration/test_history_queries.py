@@ -45,12 +45,9 @@ TIMES = (
 )
 
 
-@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York", "Asia/Kathmandu"])
-def test_the_history_has_the_times_of_its_runs_in_every_time_zone(
-    zone: str, tmp_path: Path
-) -> None:
+def test_the_history_has_the_times_of_its_runs_in_every_time_zone(tmp_path: Path) -> None:
     (tmp_path / "s.eval.yaml").write_text(SUITE, "utf-8")
-    store, away = tmp_path / "store", {"TZ": zone}
+    store, away = tmp_path / "store", {"TZ": "Asia/Kathmandu"}
     (report,) = evalcore(
         "run", "--json", "s.eval.yaml", store=store, cwd=tmp_path, env=away, forked=False
     ).lines

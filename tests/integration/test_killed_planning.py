@@ -11,12 +11,7 @@ from evalcore.cli.main import call
 from evalcore.storage.local import LocalStore
 
 KEPT = {"manifest": 1, "the suite": 2, "all but the signature": 3}
-COMMANDS = {
-    "run": ("run", "--resume"),
-    "report": ("report",),
-    "runs verify": ("runs", "verify"),
-    "runs show": ("runs", "show"),
-}
+COMMANDS = (("run", "--resume"), ("report",), ("runs", "verify"), ("runs", "show"))
 
 
 @pytest.fixture
@@ -47,28 +42,17 @@ def plan_and_die(suite: Path, writes: int, monkeypatch: pytest.MonkeyPatch) -> s
 
 
 @pytest.mark.parametrize("writes", KEPT.values(), ids=KEPT.keys())
-@pytest.mark.parametrize("command", COMMANDS.values(), ids=COMMANDS.keys())
 def test_a_run_that_was_stopped_while_it_was_planned_says_so(
-    suite: Path,
-    command: tuple[str, ...],
-    writes: int,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    suite: Path, writes: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = plan_and_die(suite, writes, monkeypatch)
     capsys.readouterr()
-    assert call([*command, run]) == 4
-    assert capsys.readouterr().err == (
-        f"run {run} was stopped before it was planned and has executed nothing; "
-        "run the suite again\n"
-    )
-
-
-def test_a_run_that_was_not_planned_is_listed_as_such(
-    suite: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = plan_and_die(suite, 2, monkeypatch)
-    capsys.readouterr()
+    for command in COMMANDS:
+        assert call([*command, run]) == 4
+        assert capsys.readouterr().err == (
+            f"run {run} was stopped before it was planned and has executed nothing; "
+            "run the suite again\n"
+        )
     assert call(["runs", "list"]) == 0
     (_, line) = capsys.readouterr().out.splitlines()
     assert line.split()[:2] == [run, "unplanned"]

@@ -22,7 +22,7 @@ from evalcore.pipeline.states import reopen_refused
 from evalcore.settings import Settings
 from evalcore.storage.local import LocalStore
 from tests.support.model_server import CUT, RATE_LIMITED, RESET, Failure, model_server
-from tests.support.model_wire import Question
+from tests.support.model_wire import Answer, Question
 from tests.support.shell import ROOT, evalcore
 
 PRICES = {"tiny": {"input": 100.0, "output": 400.0}}
@@ -75,14 +75,12 @@ def test_the_last_item_of_a_pilot_may_be_told_to_come_back_later(tmp_path: Path)
         assert (report["counts"]["passed"], server.stats().requests) == (120, 121)
 
 
-@pytest.mark.parametrize(("concurrency", "bound"), [(1, None), (400, 20), (50, None)])
-def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(
-    tmp_path: Path, concurrency: int, bound: int | None
-) -> None:
-    limits = {"max_tokens": 4_000, "concurrency": concurrency}
-    options = {} if bound is None else {"max_tokens": bound}
+def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(tmp_path: Path) -> None:
+    limits = {"max_tokens": 4_000, "concurrency": 400}
     with model_server(latency_s=0.005, output_tokens=15) as server:
-        path = suite_file(tmp_path, server.base_url, items=600, limits=limits, options=options)
+        path = suite_file(
+            tmp_path, server.base_url, items=600, limits=limits, options={"max_tokens": 20}
+        )
         report = report_of(tmp_path, path)
         stats = server.stats()
     assert 3_600 <= stats.input_tokens + stats.output_tokens <= 4_000
@@ -92,11 +90,8 @@ def test_a_token_budget_is_never_exceeded_and_nearly_all_spent(
     assert counts["error"] == 0
 
 
-@pytest.mark.parametrize("concurrency", [400])
-def test_a_cost_budget_is_never_exceeded_and_nearly_all_spent(
-    tmp_path: Path, concurrency: int
-) -> None:
-    limits = {"max_cost_usd": 1.0, "concurrency": concurrency}
+def test_a_cost_budget_is_never_exceeded_and_nearly_all_spent(tmp_path: Path) -> None:
+    limits = {"max_cost_usd": 1.0, "concurrency": 400}
     with model_server(latency_s=0.005, output_tokens=15) as server:
         path = suite_file(tmp_path, server.base_url, items=400, limits=limits)
         report = report_of(tmp_path, path)
@@ -118,8 +113,7 @@ def test_a_budget_holds_where_calls_fail(tmp_path: Path) -> None:
 
 def test_what_was_cut_off_was_paid(tmp_path: Path) -> None:
     limits = {"max_tokens": 1_000, "concurrency": 1}
-    failures = [CUT] * 3
-    with model_server(output_tokens=15, failures=failures) as server:
+    with model_server(output_tokens=15, failures=[CUT] * 3) as server:
         path = suite_file(
             tmp_path, server.base_url, items=50, limits=limits, options={"max_tokens": 20}
         )
@@ -138,8 +132,6 @@ def test_a_provider_that_cannot_be_reached_uses_no_budget(tmp_path: Path) -> Non
 
 
 def test_an_answer_that_the_budget_cut_is_skipped_and_not_graded(tmp_path: Path) -> None:
-    from tests.support.model_wire import Answer
-
     with model_server(script=lambda question: Answer("half", finish_reason="length")) as server:
         path = suite_file(tmp_path, server.base_url, items=1, limits={"max_tokens": 500})
         report = report_of(tmp_path, path)
@@ -191,13 +183,10 @@ COME_BACK = Failure(429, retry_after="1", message="too many requests")
 JUDGED = {"type": "llm-grader", "prompt": "Is it a word?", "target": "judge"}
 
 
-@pytest.mark.parametrize(
-    ("refusal", "concurrency"), [(COME_BACK, 16), (COME_BACK._replace(status=503), 2)]
-)
 def test_what_a_provider_asks_to_wait_holds_all_calls_and_no_attempt_is_lost(
-    tmp_path: Path, refusal: Failure, concurrency: int
+    tmp_path: Path,
 ) -> None:
-    """Five calls are answered, the others are told to come back in a second; six times."""
+    """Five calls are answered, the others are told to come back in a second; four times."""
     answered = 0
 
     def window(question: Question) -> str | Failure:
@@ -206,19 +195,19 @@ def test_what_a_provider_asks_to_wait_holds_all_calls_and_no_attempt_is_lost(
         if now >= opens[0]:
             opens[0], opens[1] = now + 1, 5
         if not opens[1]:
-            return refusal
+            return COME_BACK._replace(status=503)
         opens[1] -= 1
         answered += 1
         return question.prompt
 
     opens = [0.0, 0]
-    limits = {"concurrency": concurrency, "timeout_s": 3}
+    limits = {"concurrency": 16, "timeout_s": 3}
     with model_server(script=window) as server:
-        report = report_of(tmp_path, suite_file(tmp_path, server.base_url, items=30, limits=limits))
+        report = report_of(tmp_path, suite_file(tmp_path, server.base_url, items=20, limits=limits))
         requests = server.stats().requests
-    assert (report["counts"]["passed"], answered) == (30, 30)
+    assert (report["counts"]["passed"], answered) == (20, 20)
     # Those of the first moment are refused together, later ones singly.
-    assert requests <= 30 + concurrency + 5 * 3
+    assert requests <= 20 + 16 + 3 * 3
 
 
 def test_a_judge_and_its_target_share_what_their_provider_asks_to_wait(tmp_path: Path) -> None:
@@ -321,44 +310,32 @@ def test_lost_connections_are_made_again(tmp_path: Path) -> None:
         assert server.stats().requests == 6
 
 
-def written_in(form: str, folder: Path, target: dict[str, Any]) -> Path:
-    """Write a suite of 12 items of the target in one of the formats; return its path."""
-    tests = [{"id": f"t{item}", "input": f"word {item}"} for item in range(12)]
+def test_workers_of_a_target_are_the_most_items_of_it_at_once(tmp_path: Path) -> None:
     check = {"assertions": [{"type": "contains", "value": "word"}]}
-    content: dict[str, Any] = {"targets": [target], "execution": {"target": "m"}, "tests": tests}
-    content |= check
-    if form == "targets.yaml":
-        (folder / "targets.yaml").write_text(json.dumps({"targets": content.pop("targets")}))
-    elif form == "use_target":
-        content["targets"].append({"name": "n", "use_target": "m"})
-        content["execution"] = {"target": "n"}
-    elif form == "suite":
-        cases = [test | check for test in tests]
-        content = {"name": "s", "flow": "m", "targets": [target], "cases": cases}
-        content["variants"] = [{"id": "one"}, {"id": "two"}]
-    path = folder / "s.eval.yaml"
-    path.write_text(json.dumps(content))
-    return path
-
-
-@pytest.mark.parametrize("form", ["use_target", "suite"])
-def test_workers_of_a_target_are_the_most_items_of_it_at_once(form: str, tmp_path: Path) -> None:
     with model_server(latency_s=0.02) as server:
-        target = {"name": "m", "provider": "openai", "model": "tiny", "workers": 2}
-        path = written_in(form, tmp_path, target | {"base_url": server.base_url, "api_key": "k"})
-        report = report_of(tmp_path, path)
-        assert report["counts"]["passed"] == (24 if form == "suite" else 12)
+        target = {"name": "m", "provider": "openai", "model": "tiny", "workers": 2, "api_key": "k"}
+        suite = {
+            "name": "s",
+            "flow": "m",
+            "targets": [target | {"base_url": server.base_url}],
+            "cases": [{"id": f"t{item}", "input": f"word {item}"} | check for item in range(12)],
+            "variants": [{"id": "one"}, {"id": "two"}],
+        }
+        path = tmp_path / "s.eval.yaml"
+        path.write_text(json.dumps(suite))
+        assert report_of(tmp_path, path)["counts"]["passed"] == 24
         assert server.stats().most_in_flight <= 2
 
 
 def test_workers_of_a_program_are_the_most_runs_of_it_at_once(tmp_path: Path) -> None:
     program = "mkdir live.$$; ls -d live.* | wc -l >> most; sleep 0.05; rmdir live.$$; echo word"
-    target = {"name": "m", "provider": "command", "command": program, "workers": 2}
-    path = written_in("test file", tmp_path, target)
+    path = suite_file(tmp_path, "http://127.0.0.1:9", items=12)
+    suite = json.loads(path.read_text())
+    suite["targets"] = [{"name": "m", "provider": "command", "command": program, "workers": 2}]
+    path.write_text(json.dumps(suite))
     assert evalcore("run", path, cwd=tmp_path, store=tmp_path / "store").code == 0
     counts = [int(line) for line in (tmp_path / "most").read_text().split()]
-    assert len(counts) == 12
-    assert max(counts) <= 2
+    assert (len(counts), max(counts) <= 2) == (12, True)
 
 
 def test_items_that_wait_for_their_turn_do_not_hold_up_a_budget(tmp_path: Path) -> None:

@@ -38,8 +38,6 @@ def answered_by(**target: Any) -> dict[str, Any]:
 
 SUITES = {
     "command, standard input": answered_by(provider="command", command=["cat"]),
-    "command, a file": answered_by(provider="command", command="cat {prompt_file}"),
-    "cli": answered_by(provider="cli", command="cat {PROMPT_FILE}"),
     "grader": {
         "tests": [
             {"id": name, "input": name, "fixtures": {"output": name}, "assertions": [GRADER]}

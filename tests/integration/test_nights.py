@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from prefect.client.orchestration import get_client
@@ -14,7 +14,6 @@ from prefect.client.schemas.objects import FlowRun, State
 from prefect.flow_engine import run_flow
 from prefect.states import Pending
 
-from evalcore.cli.main import call
 from evalcore.prefect.collection import NO_FOLDER, enter_folder
 from evalcore.prefect.flows import evaluate
 from evalcore.prefect.nightly import REPORT_KEY, nightly
@@ -23,7 +22,8 @@ from evalcore.storage.runs import list_runs
 from tests.support.message_receiver import Receiver
 from tests.support.prefect_api import artifacts, children, deployment, ended_run, trigger
 from tests.support.prefect_project import Project
-from tests.support.prefect_runs import repair_store, write_spoiling_suite, write_suite
+from tests.support.prefect_runs import write_suite
+from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.prefect,
@@ -72,24 +72,20 @@ def test_a_suite_that_does_not_load_fails_alone(deployed: Project, tmp_path: Pat
     assert "Did you mean 'input'?" in message
     assert "nothing/*.yaml: Refused: no file" in message
     assert [one.suite for one in list_runs(open_store(store))] == ["good"]
-    identity = night.state_details.flow_run_id
-    assert identity is not None
-    assert "## nothing/\\*.yaml: Refused" in str(artifacts(identity)[REPORT_KEY])
+    assert "## nothing/\\*.yaml: Refused" in report_of(night)
 
 
 def scheduled_night() -> FlowRun:
     """Return a night that the server has made of the deployment's schedule."""
     found = deployment("nightly/nightly")
     mine = DeploymentFilter(id=DeploymentFilterId(any_=[found.id]))
-    deadline = time.monotonic() + 300
     with get_client(sync_client=True) as client:
-        while True:
+
+        def scheduled() -> list[FlowRun]:
             nights = client.read_flow_runs(deployment_filter=mine)
-            scheduled = [night for night in nights if night.auto_scheduled]
-            if scheduled:
-                return scheduled[0]
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+            return [night for night in nights if night.auto_scheduled]
+
+        return until(scheduled, seconds=300, pause_s=0.2)[0]
 
 
 def test_a_night_is_named_by_its_scheduled_start_and_asks_all_suites_the_same(
@@ -110,12 +106,13 @@ def test_a_night_is_named_by_its_scheduled_start_and_asks_all_suites_the_same(
     assert ended.state.message == "2 of 2 suites passed"
 
 
-def test_the_night_says_what_changed_and_tells_it_once(
+def test_nights_say_what_changed_once_and_since_when_it_fails(
     deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     receiver = Receiver()
     monkeypatch.setenv("OPS", receiver.address)
-    (tmp_path / "evalcore.toml").write_text('[notify]\nto = ["OPS"]\n')
+    settings = 'viewer_url = "http://viewer"\n[notify]\nto = ["OPS"]\n'
+    (tmp_path / "evalcore.toml").write_text(settings)
     suite = tmp_path / "s.eval.yaml"
     good = """tests:
   - {id: "<b>*", input: x, fixtures: {output: one}, assertions: [{type: contains, value: one}]}
@@ -124,6 +121,7 @@ def test_the_night_says_what_changed_and_tells_it_once(
     store = str(tmp_path / "store")
     assert night_here(tmp_path, suites=["*.eval.yaml"], store=store).is_completed()
     assert not receiver.messages
+
     suite.write_text(good.replace("value: one", "value: two"))
     (tmp_path / "t.eval.yaml").write_text("tests: 3\n")
     (tmp_path / "quarantine.yaml").write_text("- {case: old, until: 2020-01-01, owner: ann}\n")
@@ -137,80 +135,40 @@ def test_the_night_says_what_changed_and_tells_it_once(
     assert (
         "Cases that fail:\n- s.eval.yaml: <b>* [default], fails since this run; passed in 2"
     ) in text
-    identity = night.state_details.flow_run_id
-    assert identity is not None
-    shown = artifacts(identity)
-    markdown = str(shown[REPORT_KEY])
-    assert "The run before decided pass." in markdown
+    markdown = report_of(night)
+    assert "decided pass." in markdown
     assert "Changed since: cases" in markdown
     assert (
         "- &lt;b&gt;\\* \\[default\\]: contains-two: does not contain 'two' "
-        "(expected two, actual one); fails since this run; passed in 2"
+        "(expected two, actual one); fails since this run; passed in "
     ) in markdown
     assert "old (ann) gates again" in markdown
 
-
-def test_every_night_says_what_still_fails_and_since_when(
-    deployed: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    receiver = Receiver()
-    monkeypatch.setenv("OPS", receiver.address)
-    (tmp_path / "evalcore.toml").write_text(
-        'viewer_url = "http://viewer"\n[notify]\nto = ["OPS"]\non = "always"\n'
-    )
-    suite, store = tmp_path / "s.eval.yaml", str(tmp_path / "store")
-    good = """tests:
-  - {id: a, input: x, fixtures: {output: one}, assertions: [{type: contains, value: one}]}
-"""
-    for value in ("one", "two", "two"):
-        suite.write_text(good.replace("value: one", f"value: {value}"))
-        night = night_here(tmp_path, suites=["s.eval.yaml"], store=store)
+    (tmp_path / "evalcore.toml").write_text(settings + 'on = "always"\n')
+    night = night_here(tmp_path, suites=["s.eval.yaml"], store=store)
     third, second, first = (run.id for run in list_runs(open_store(store)))
-
     message = receiver.messages[-1]["message"]
     assert "Suites that still do not pass:\n- s.eval.yaml: GateFailed" in message
     since = f"fails since {second} (2 runs); last passed in {first}"
-    assert f"Cases that fail:\n- s.eval.yaml: a [default], {since}" in message
+    assert f"Cases that fail:\n- s.eval.yaml: <b>* [default], {since}" in message
     assert f"run {third}: results: http://viewer/runs/{third}" in message
-    identity = night.state_details.flow_run_id
-    assert identity is not None
-    (of_suite,) = children(identity)
+    (of_suite,) = children(identity_of(night))
     assert f"run {third}: flow run: " in message
     assert f"/flow-run/{of_suite.id}" in message
-    markdown = str(artifacts(identity)[REPORT_KEY])
+    markdown = report_of(night)
     pages = {run: f"[{run}](http://viewer/runs/{run})" for run in (first, second, third)}
     assert f"| 0 of 1 | {pages[third]} |" in markdown
     assert f"fails since {pages[second]} (2 runs); last passed in {pages[first]}" in markdown
 
 
-def test_a_night_whose_store_fails_says_how_its_run_goes_on(
-    deployed: Project,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    soon_retried: None,
-) -> None:
-    monkeypatch.setenv("EVALCORE_ALLOW_COMMANDS", "1")
-    store = tmp_path / "store"
-    suite = write_spoiling_suite(tmp_path, store)
-    night = night_here(tmp_path, suites=[suite], store=str(store))
-    (run,) = list_runs(open_store(str(store)))
-    assert night.name == "Errors"
+def identity_of(night: State[Any]) -> UUID:
     identity = night.state_details.flow_run_id
     assert identity is not None
-    (of_suite,) = children(identity)
-    assert of_suite.state is not None
-    go_on = f"go on with: evalcore run --resume {run.id}"
-    assert go_on in (of_suite.state.message or "")
-    assert go_on in (night.message or "")
-    assert go_on in str(artifacts(identity)[REPORT_KEY])
+    return identity
 
-    resume = ("run", "--resume", run.id, "--store", str(store))
-    monkeypatch.chdir(tmp_path)
-    assert call([*resume]) == 4
-    assert go_on in capsys.readouterr().err
-    repair_store(tmp_path, store)
-    assert call([*resume]) == 0
+
+def report_of(night: State[Any]) -> str:
+    return str(artifacts(identity_of(night))[REPORT_KEY])
 
 
 def test_a_night_of_a_worker_without_the_folder_is_refused(

@@ -79,51 +79,27 @@ def passed(prefect: PrefectServer, tmp_path_factory: pytest.TempPathFactory) -> 
         yield Passed(run_flow(suite=name), only_run(store))
 
 
-def test_a_passing_run_ends_completed_with_its_score_and_pass_rate(passed: Passed) -> None:
-    assert passed.seen.state.is_completed()
-    assert passed.seen.state.message == "score 1.0000, pass rate 1.0000 (3 of 3 cases)"
+def test_a_passing_run_ends_completed_under_its_name_and_labels(passed: Passed) -> None:
+    seen, run = passed.seen, passed.run
+    assert seen.state.is_completed()
+    assert seen.state.message == "score 1.0000, pass rate 1.0000 (3 of 3 cases)"
+    assert seen.flow_run.name == f"greetings {run.run_id}"
+    labels = seen.flow_run.labels
+    assert (labels[RUN_LABEL], labels[STORE_LABEL]) == (run.run_id, run.store.url)
+    assert [task.name for task in seen.tasks] == ["case-0", "case-1", "case-2"]
 
 
-def test_the_flow_run_is_named_after_suite_and_run(passed: Passed) -> None:
-    assert passed.seen.flow_run.name == f"greetings {passed.run.run_id}"
-
-
-def test_the_flow_run_is_labelled_with_the_run_and_its_store(passed: Passed) -> None:
-    labels = passed.seen.flow_run.labels
-    assert labels[RUN_LABEL] == passed.run.run_id
-    assert labels[STORE_LABEL] == passed.run.store.url
-
-
-def test_a_small_suite_has_a_task_run_for_each_case_that_names_it(passed: Passed) -> None:
-    assert [task.name for task in passed.seen.tasks] == [
-        "case-0",
-        "case-1",
-        "case-2",
-    ]
-
-
-def test_the_report_is_an_artifact_in_markdown(passed: Passed) -> None:
-    artifact = passed.seen.artifact("report")
-    assert artifact.type == "markdown"
-    assert str(artifact.data).startswith("# greetings: pass\n")
-
-
-def test_the_gates_are_an_artifact_with_one_row_each(passed: Passed) -> None:
-    artifact = passed.seen.artifact("gates")
-    assert artifact.type == "table"
-    rows = orjson.loads(str(artifact.data))
+def test_its_artifacts_are_the_report_the_gates_and_the_progress(passed: Passed) -> None:
+    report, gates, progress = map(passed.seen.artifact, ("report", "gates", "progress"))
+    assert (report.type, gates.type) == ("markdown", "table")
+    assert str(report.data).startswith("# greetings: pass\n")
+    rows = orjson.loads(str(gates.data))
     assert [(row["gate"], row["outcome"]) for row in rows] == [
         ("pass_rate", "pass"),
         ("errors", "pass"),
     ]
-
-
-def test_the_progress_artifact_ends_at_a_hundred_percent(passed: Passed) -> None:
-    artifact = passed.seen.artifact("progress")
-    assert (artifact.type, artifact.data) == ("progress", 100.0)
-
-
-def test_a_local_report_is_not_linked(passed: Passed) -> None:
+    assert (progress.type, progress.data) == ("progress", 100.0)
+    # A report in a folder has no address.
     assert not [artifact for artifact in passed.seen.artifacts if "link" in str(artifact.key)]
 
 
@@ -243,8 +219,10 @@ def test_a_flow_run_that_is_retried_goes_on_with_its_run(
             return state
 
         flow_run = client.create_flow_run(evaluate, parameters=given, state=Pending())
-        assert attempt(flow_run).name == "Errors"
+        failed = attempt(flow_run)
         (first,) = list_runs(open_store(str(folder / "store")))
+        assert failed.name == "Errors"
+        assert f"go on with: evalcore run --resume {first.id}" in (failed.message or "")
         repair_store(folder, folder / "store")
         client.set_flow_run_state(flow_run.id, AwaitingRetry(), force=True)
         assert attempt(client.read_flow_run(flow_run.id)).is_completed()

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from pathlib import Path
@@ -35,6 +34,7 @@ from tests.support.prefect_project import Project, deploy
 from tests.support.prefect_runs import planned as plan_suite
 from tests.support.prefect_runs import stored_report
 from tests.support.prefect_server import PrefectServer
+from tests.support.processes import until
 
 pytestmark = [
     pytest.mark.prefect,
@@ -43,7 +43,6 @@ pytestmark = [
 ]
 
 ITEMS = 16
-_PATIENCE_S = 300.0
 
 
 def planned(folder: Path, command: str) -> StoredRun:
@@ -82,13 +81,6 @@ def children(*states: str) -> list[FlowRun]:
 
 def calls(folder: Path) -> Counter[str]:
     return Counter((folder / "calls").read_text().split())
-
-
-def until(is_so: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
 
 
 @pytest.fixture(autouse=True)

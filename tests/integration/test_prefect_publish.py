@@ -123,13 +123,3 @@ def test_progress_ends_at_all_and_is_never_more(prefect: PrefectServer) -> None:
 
     shown: Any = artifacts(UUID(progresses()))
     assert shown == {"evalcore-s-progress": 100.0}
-
-
-def test_a_server_that_does_not_answer_keeps_no_run_from_its_end(line: Line) -> None:
-    @flow(name="progresses")
-    def progresses() -> float:
-        with line.cut(), RunProgress("s", 10) as progress:
-            progress.add(10)
-        return progress.percent
-
-    assert progresses() == 100.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +34,7 @@ from tests.support.prefect_runs import (
     write_suite,
 )
 from tests.support.prefect_server import PrefectServer
+from tests.support.processes import until
 
 pytestmark = [pytest.mark.prefect, pytest.mark.slow]
 
@@ -190,9 +190,7 @@ def once_started(folder: Path, stop: Callable[[], None]) -> None:
     """Call `stop`, from a thread, when an item of the suite waits."""
 
     def wait() -> None:
-        deadline = time.monotonic() + 60
-        while not (folder / "started").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until((folder / "started").exists)
         stop()
 
     threading.Thread(target=wait, daemon=True).start()

@@ -131,6 +131,7 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:
     assert "PREFECT_HOME" in told
 
 
+@pytest.mark.extended
 def test_a_full_disk_is_named(tmp_path: Path) -> None:
     home = tmp_path / "home"
     start = (sys.executable, "-c", _SMALL_FILES)
@@ -171,11 +172,6 @@ class TestAUserWithoutPasswdEntry:
         home.chmod(0o777)
         ended = self._run(tmp_path, PREFECT_HOME=str(home))
         assert_one_message(ended, f"{home / 'prefect.db'} cannot be written")
-
-    def test_is_told_of_a_home_that_cannot_be_written(self, tmp_path: Path) -> None:
-        home = tmp_path / "home"
-        home.mkdir(mode=0o755)
-        assert_one_message(self._run(tmp_path, HOME=str(home)), str(home / ".prefect"))
 
 
 # Settings

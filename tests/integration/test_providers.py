@@ -81,11 +81,7 @@ VERDICT = json.dumps({"score": 1.0, "assertions": [], "reasoning": "fine"})
         ("anthropic", "temperature", "", 4),
         ("openai", "temperature response_format", "", 5),
         ("anthropic", "tool_choice", "", 4),
-        ("openai", "temperature", "temperature: null", 3),
-        ("openai", "response_format", "response_schema: null", 3),
-        ("openai", "stream_options", "stream: true, parameters: {stream_options: null}", 3),
         ("openai", "max_tokens", "max_tokens: 90", 4),
-        ("anthropic", "max_tokens", "", 4),
     ],
     ids=str,
 )
@@ -152,7 +148,6 @@ WEBHOOK = "/echo?hook=" + FROM_ENV
     [
         pytest.param(None, "hello", id="answers"),
         pytest.param(Failure(401, message=f"no {FROM_ENV}"), "HTTP 401: no [redacted]", id="told"),
-        pytest.param(Failure(404), "; check url)", id="not found"),
         pytest.param(Failure(400, message="/echo?hook=tok-from"), "HTTP 400", id="refused"),
     ],
 )
@@ -230,7 +225,7 @@ def test_a_recording_is_found_without_the_variables_of_its_url(tmp_path: Path) -
     ],
     ids=["url", "base_url"],
 )
-@pytest.mark.parametrize("value", ["secret-host", "http://me:secret-pass@host"])
+@pytest.mark.parametrize("value", ["http://me:secret-pass@host"])
 def test_an_address_is_checked_with_its_variables_and_not_shown(
     tmp_path: Path, entry: str, place: str, value: str
 ) -> None:

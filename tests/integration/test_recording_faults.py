@@ -121,7 +121,7 @@ RULES: dict[str, Callable[[], Rule]] = {
         LOST_AS_500, "/recordings/"
     ),
     "each recording is taken and the connection ends": lambda: first_of_each(LOST, "/recordings/"),
-    "recordings fail for three seconds": lambda: for_a_while("/recordings/", BUSY, 3.0),
+    "recordings fail for a second": lambda: for_a_while("/recordings/", BUSY, 1.0),
     "each other object is taken and the connection ends": lambda: first_of_each(LOST, *OTHERS),
 }
 

@@ -182,9 +182,8 @@ def test_a_streamed_answer_is_recorded_with_its_events(tmp_path: Path, server: M
         assert offsets == sorted(offsets)
 
 
-@pytest.mark.parametrize("mode", ["record", "auto"])
 def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
-    tmp_path: Path, server: ModelServer, mode: str
+    tmp_path: Path, server: ModelServer
 ) -> None:
     path = suite(tmp_path, server)
     whole = json.loads(path.read_text())
@@ -195,7 +194,7 @@ def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
     ]
     path.write_text(json.dumps(whole))
     store = tmp_path / "store"
-    recorded = run(path, store, mode, WITH_KEY)
+    recorded = run(path, store, "record", WITH_KEY)
 
     def outputs(ended: Ended) -> list[str]:
         cases = ended.report["cases"]
@@ -208,12 +207,11 @@ def test_cases_and_variants_with_one_prompt_keep_their_own_answers(
 
     assert same(replayed.out) == same(recorded.out)
     assert outputs(run(path, moved, "replay", WITH_KEY)) == outputs(recorded)
-    if mode == "record":
-        calls = server.stats().requests
-        assert calls == 6
-        files = [path.read_text("utf-8") for path in (tmp_path / "files").glob("*.json")]
-        texts = {json.loads(text)["reply"]["text"].partition(":")[0] for text in files}
-        assert texts == {f"answer {number}" for number in range(calls)}
+    calls = server.stats().requests
+    assert calls == 6
+    files = [path.read_text("utf-8") for path in (tmp_path / "files").glob("*.json")]
+    texts = {json.loads(text)["reply"]["text"].partition(":")[0] for text in files}
+    assert texts == {f"answer {number}" for number in range(calls)}
 
 
 def test_a_missing_recording_is_an_error_of_its_item_and_never_a_call(
@@ -232,7 +230,7 @@ def test_a_missing_recording_is_an_error_of_its_item_and_never_a_call(
     assert not Path(offline["CONNECTIONS"]).exists()
 
 
-def test_a_run_through_evalcore_record_is_a_recorded_run(
+def test_recordings_are_listed_shown_and_deleted_by_the_first_digits_of_their_keys(
     tmp_path: Path, server: ModelServer
 ) -> None:
     path, store = suite(tmp_path, server), tmp_path / "store"
@@ -241,31 +239,16 @@ def test_a_run_through_evalcore_record_is_a_recorded_run(
     listed = json.loads(evalcore("recordings", "list", "--json", store=store).out)
     assert len(listed) == 18
     assert {one["iteration"] for one in listed} == {0, 1, 2}
-
-
-def test_deleted_recordings_are_recorded_anew(tmp_path: Path, server: ModelServer) -> None:
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    record(path, store)
-    listed = json.loads(evalcore("recordings", "list", "--json", store=store).out)
+    shown = evalcore("recordings", "show", listed[0]["key"][:10], store=store)
+    assert json.loads(shown.out)["key"] == listed[0]["key"]
+    missing = evalcore("recordings", "show", "0123456789", store=store)
+    assert (missing.code, "no recording begins with '0123456789'" in missing.err) == (2, True)
     keys = [one["key"] for one in listed if one["asked"] == "two"]
     deleted = evalcore("recordings", "delete", *(key[:16] for key in keys), store=store)
     assert "3 recordings deleted" in deleted.out
     asked = server.stats().requests
     run(path, store, "auto", WITH_KEY)
     assert server.stats().requests == asked + 3
-
-
-def test_a_recording_is_shown_by_the_first_digits_of_its_key(
-    tmp_path: Path, server: ModelServer
-) -> None:
-    path, store = suite(tmp_path, server), tmp_path / "store"
-    record(path, store)
-    first = json.loads(evalcore("recordings", "list", "--json", store=store).out)[0]
-    shown = evalcore("recordings", "show", first["key"][:10], store=store)
-    assert json.loads(shown.out)["key"] == first["key"]
-    missing = evalcore("recordings", "show", "0123456789", store=store)
-    assert missing.code == 2
-    assert "no recording begins with '0123456789'" in missing.err
 
 
 def test_resuming_takes_no_mode(tmp_path: Path) -> None:

@@ -236,33 +236,6 @@ def test_numbers_of_a_condition_come_back_as_they_were_written(paused: Service) 
     assert f'"expected":{2**53 + 1}' in answer.text
 
 
-def test_outputs_that_refer_to_a_schema_are_one(paused: Service) -> None:
-    outputs = {"$ref": "#/$defs/o", "$defs": {"o": {"type": "object", "properties": {"n": {}}}}}
-    code = "def main(data):\n    return {'n': 1}\n"
-    blocks = {"one": {"type": "code", "code": code, "outputs": outputs}}
-    body = {"name": "refers", "definition": {"blocks": blocks}}
-    registered = paused.post("/v1/workflows", body)
-    assert registered["blocks"][0]["outputs"][0]["schema"] == outputs
-    saved = paused.save(registered["id"], EXISTS, block="one", path="n")
-    assert paused.get(f"{EVALS}/{saved}")["schema_drift"] == "none"
-
-
-@pytest.mark.parametrize(
-    ("path", "allowed"),
-    [
-        ("/v1/workflows", "GET, POST"),
-        ("/v1/workflows/wf_x", "DELETE, GET"),
-        (f"{EVALS}/x", "DELETE, GET, PATCH"),
-        (f"{RUNS}/x/cancel", "POST"),
-    ],
-)
-def test_a_method_that_is_not_allowed_is_answered_with_those_that_are(
-    paused: Service, path: str, allowed: str
-) -> None:
-    answer = paused.client.request("TRACE", path)
-    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
-
-
 # Models
 
 
@@ -312,13 +285,6 @@ def test_a_mistake_in_yaml_text_has_its_line(served: Service) -> None:
         (mistake,) = answer.json()["detail"]
         assert (answer.status_code, mistake["loc"][:2]) == (422, ["body", "definition"])
         assert mistake["msg"].startswith(message)
-
-
-def test_a_mistake_in_a_mapping_has_its_path(served: Service) -> None:
-    body = {"name": "w", "definition": {"blocks": {"a": {"type": "cod"}}}}
-    (mistake,) = served.client.post("/v1/workflows", json=body).json()["detail"]
-    assert mistake["loc"] == ["body", "definition", "blocks.a.type"]
-    assert mistake["msg"].startswith("unknown type 'cod'")
 
 
 def test_a_body_without_a_content_type_is_told_what_is_missing(served: Service) -> None:

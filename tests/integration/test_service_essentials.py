@@ -9,7 +9,6 @@ import asyncio
 import itertools
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from tests.support.malformed_answers import assert_refused, requests_to_break, sent
 from tests.support.mcp_client import over_http
 from tests.support.postgresql import missing_postgresql, postgresql
+from tests.support.processes import until
 from tests.support.service import UNCONFINED, Service, eval_body, service, token_of
 from tests.support.service_faults import MarkedRun
 
@@ -105,10 +105,7 @@ def test_answers_are_those_of_the_openapi_document(served: Service, tmp_path: Pa
 
 def test_a_run_outlives_a_kill_of_its_service(served: Service, restartable: Restartable) -> None:
     marked = MarkedRun.start(served, 8, sleep_s=0, held_after=3)
-    deadline = time.monotonic() + 60
-    while len(marked.marks()) < 3:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: len(marked.marks()) >= 3)
     served.kill()
     marked.open_gate()
     restarted = restartable.start()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from evalcore.service.serve import ServeOptions, open_context
 from evalcore.service.tables import EvalRunRow
 from evalcore.settings import Settings
 from tests.support.postgresql import PostgreSQL, available_postgresql
+from tests.support.processes import until
 from tests.support.service import EVALCORE, UNCONFINED, service
 from tests.support.service_faults import MarkedRun, kill_during_run
 
@@ -57,7 +57,7 @@ def test_a_service_that_is_ended_hands_back_its_run(tmp_path: Path, database: st
     arguments = ["--rate", "0", "--database", database]
     with service(tmp_path, *arguments, environment=UNCONFINED) as first:
         marked = MarkedRun.start(first, 60)
-        _wait_until(lambda: bool(marked.marks()))
+        until(marked.marks)
         # uvicorn ends as the signal has it, after everything is stopped.
         assert first.kill(signal.SIGTERM) in {0, -signal.SIGTERM}
         before = marked.marks()
@@ -81,7 +81,7 @@ def test_replicas_share_one_queue(tmp_path: Path, server: PostgreSQL) -> None:
 
 
 def test_migrations_can_be_applied_twice_at_once(tmp_path: Path, database: str) -> None:
-    command = [EVALCORE, "serve", "--database", database, "migrate"]
+    command = [EVALCORE, "tokens", "list", "--database", database]
     both = [subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE) for _ in range(2)]
     for process in both:
         _, errors = process.communicate(timeout=60)
@@ -113,10 +113,3 @@ def test_without_its_database_the_service_does_not_start(tmp_path: Path) -> None
     assert ended.returncode == 4
     assert "the database does not answer" in ended.stderr
     assert "Traceback" not in ended.stderr
-
-
-def _wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)

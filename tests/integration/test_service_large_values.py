@@ -21,21 +21,15 @@ EVALS = "/v1/workflows/evals"
 HUGE = "z" * 500_000
 SECRET = "sk-secretvalue-0123456789abcdef"
 MOST_BYTES = 4_000
-REFUSED: dict[str, tuple[str, Any]] = {
-    "an unknown key": ("/v1/workflows", {HUGE: 1}),
-    "a name": ("/v1/workflows", {"name": HUGE, "definition": {}}),
-    "a type of a block": (
-        "/v1/workflows",
-        {"name": "x", "definition": {"blocks": {HUGE: {"type": HUGE}}}},
-    ),
-    "a kind": (EVALS, eval_body("wf_x", {"kind": HUGE})),
-    "a key of a condition": (EVALS, eval_body("wf_x", {"kind": "exists", HUGE: 1})),
-    "a path": (EVALS, eval_body("wf_x", {"kind": "exists"}, path=f"{HUGE}[")),
-    "an operator": (
-        EVALS,
-        eval_body("wf_x", {"kind": "length_compare", "op": HUGE, "expected": 1}),
-    ),
-}
+REFUSED: tuple[tuple[str, Any], ...] = (
+    ("/v1/workflows", {HUGE: 1}),
+    ("/v1/workflows", {"name": HUGE, "definition": {}}),
+    ("/v1/workflows", {"name": "x", "definition": {"blocks": {HUGE: {"type": HUGE}}}}),
+    (EVALS, eval_body("wf_x", {"kind": HUGE})),
+    (EVALS, eval_body("wf_x", {"kind": "exists", HUGE: 1})),
+    (EVALS, eval_body("wf_x", {"kind": "exists"}, path=f"{HUGE}[")),
+    (EVALS, eval_body("wf_x", {"kind": "length_compare", "op": HUGE, "expected": 1})),
+)
 RAISES = (
     "def main(data):\n"
     "    text = 'x' * 290 + data['name'] + 'y' * 1000000\n"
@@ -45,20 +39,13 @@ RAISES = (
 )
 
 
-@pytest.mark.parametrize(("path", "body"), REFUSED.values(), ids=REFUSED.keys())
-def test_a_refusal_does_not_repeat_the_request(tmp_path: Path, path: str, body: Any) -> None:
+def test_a_refusal_does_not_repeat_the_request(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with service_context(tmp_path) as context, requests_to(context) as requests:
-            answer = await requests.client.post(path, json=body)
-            assert answer.status_code == 422, answer.text[:500]
-            assert len(answer.content) < MOST_BYTES
-
-    asyncio.run(scenario())
-
-
-def test_many_mistakes_are_not_all_listed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with service_context(tmp_path) as context, requests_to(context) as requests:
+            for path, body in REFUSED:
+                answer = await requests.client.post(path, json=body)
+                assert answer.status_code == 422, answer.text[:500]
+                assert len(answer.content) < MOST_BYTES
             body = {f"key{number}": number for number in range(10_000)}
             answer = await requests.client.post("/v1/workflows", json=body)
             assert len(answer.json()["detail"]) == 100

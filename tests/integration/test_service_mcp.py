@@ -161,45 +161,17 @@ MISTAKES: dict[str, tuple[Callable[[str], dict[str, Any]], str]] = {
         lambda workflow: body_with(workflow, nam="x"),
         "body.nam: Extra inputs are not permitted. Did you mean 'name'?",
     ),
-    "legacy key": (
-        lambda workflow: body_with(workflow, assertions=[]),
-        "body.assertions: Extra inputs are not permitted. Did you mean 'assertion'?",
-    ),
-    "key of an inner mapping": (
-        lambda workflow: body_with(workflow, block_id="extract"),
-        "body.block_id: Extra inputs are not permitted. Did you mean 'target.block_id'?",
-    ),
     "legacy key of an inner mapping": (
         lambda workflow: body_with(workflow, inputs={}),
         "body.inputs: Extra inputs are not permitted. Did you mean 'source.handle_inputs'?",
-    ),
-    "misspelt key of a source": (
-        lambda workflow: body_with(
-            workflow, source={"type": "manual", "handle_inputs": {}, "step": "x"}
-        ),
-        "body.source.manual.step: Extra inputs are not permitted. Known: handle_inputs, type.",
     ),
     "misspelt condition": (
         lambda workflow: eval_body(workflow, {"kind": "equal", "expected": 1}),
         "Did you mean 'equals'?",
     ),
-    "misspelt operator": (
-        lambda workflow: eval_body(
-            workflow, {"kind": "number_compare", "op": "gtee", "expected": 1}
-        ),
-        "Did you mean 'gte'?",
-    ),
     "unknown block": (
         lambda workflow: body_with(workflow, target={"type": "block", "block_id": "extrct"}),
         "body.target.block_id: the workflow has no block 'extrct'; it has extract, label",
-    ),
-    "another type": (
-        lambda workflow: body_with(workflow, assertion="x"),
-        "body.assertion: Input should be a valid dictionary",
-    ),
-    "too large a number": (
-        lambda workflow: body_with(workflow, name=10**30),
-        "the body is not JSON: Integer exceeds 64-bit range",
     ),
     "unknown workflow": (
         lambda _: eval_body("wf_none", DOUBLED),
@@ -232,46 +204,15 @@ CALLS: dict[str, tuple[str, dict[str, Any], str]] = {
         {"eval_id": "EVAL", "assertion": None},
         "assertion cannot be null",
     ),
-    "a path of another resource": (
-        "workflows_evals_get",
-        {"eval_id": "runs"},
-        "eval 'runs' does not exist",
-    ),
-    "a path upwards": (
-        "workflows_evals_delete",
-        {"eval_id": "../x"},
-        "eval '../x' does not exist",
-    ),
     "a path that goes on": (
         "workflows_evals_runs_get",
         {"run_id": "x/cancel?a=b"},
         "eval run 'x/cancel?a=b' does not exist",
     ),
-    "an id that is no text": (
-        "workflows_evals_get",
-        {"eval_id": 1},
-        "path.eval_id: Input should be a valid string",
-    ),
-    "without an id": ("workflows_evals_get", {}, "path.eval_id: Field required"),
-    "a misspelt id": (
-        "workflows_evals_get",
-        {"id": "x", "eval_id": "y"},
-        "path.id: Extra inputs are not permitted. Known: eval_id.",
-    ),
     "a misspelt filter": (
         "workflows_evals_results_list",
         {"runid": "x"},
         "query.runid: Extra inputs are not permitted. Did you mean 'run_id'?",
-    ),
-    "too many rows": (
-        "workflows_evals_results_list",
-        {"limit": 101},
-        "query.limit: Input should be less than or equal to 100",
-    ),
-    "a misspelt status": (
-        "workflows_evals_results_list",
-        {"status": ["complete"]},
-        "Did you mean 'completed'?",
     ),
     "a field of the scope": (
         "workflows_evals_runs_create",

@@ -5,31 +5,35 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from click.testing import CliRunner
 from sqlalchemy import Connection, text
 
-from evalcore.cli.main import cli
 from evalcore.errors import UsageError
-from evalcore.service.db import open_database
+from evalcore.service.db import open_database, upgrade
 from evalcore.service.tables import Table
 
 
 def test_the_migrations_make_the_tables_of_the_code(database: str) -> None:
     for _ in range(2):  # the second time there is nothing to do
-        ended = CliRunner().invoke(cli, ["serve", "--database", database, "migrate"])
-        assert ended.exit_code == 0, ended.output
+        asyncio.run(_upgrade(database))
     assert asyncio.run(_with_connection(database, _differences)) == []
 
 
 def test_a_database_of_a_newer_version_is_not_touched(database: str) -> None:
-    migrate = ["serve", "--database", database, "migrate"]
-    assert CliRunner().invoke(cli, migrate).exit_code == 0
+    asyncio.run(_upgrade(database))
     asyncio.run(_with_connection(database, _newer))
-    ended = CliRunner().invoke(cli, migrate)
-    assert isinstance(ended.exception, UsageError)
-    assert "the database has the revision '9999'" in str(ended.exception)
+    with pytest.raises(UsageError, match="the database has the revision '9999'"):
+        asyncio.run(_upgrade(database))
+
+
+async def _upgrade(address: str) -> None:
+    database = open_database(address)
+    try:
+        await upgrade(database)
+    finally:
+        await database.close()
 
 
 async def _with_connection(address: str, call: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import orjson
 import pytest
 
+from tests.support.processes import until
 from tests.support.service import Service, service, token_of
 
 pytestmark = [pytest.mark.multiprocess, pytest.mark.slow, pytest.mark.xdist_group("service")]
@@ -30,11 +30,9 @@ def lines(served: Service) -> list[dict[str, object]]:
 
 def line_of(served: Service, request_id: str) -> dict[str, object]:
     """Return the line of a request, which is written after its answer was sent."""
-    deadline = time.monotonic() + 60
-    while not (found := [line for line in lines(served) if line.get("request_id") == request_id]):
-        assert time.monotonic() < deadline, request_id
-        time.sleep(0.02)
-    (line,) = found
+    (line,) = until(
+        lambda: [line for line in lines(served) if line.get("request_id") == request_id]
+    )
     return line
 
 

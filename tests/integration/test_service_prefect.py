@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.prefect_project import Project
 from tests.support.prefect_server import PrefectServer
+from tests.support.processes import until
 from tests.support.service import Service, service
 
 DOUBLED = {"kind": "equals", "expected": 42}
@@ -85,10 +85,8 @@ def test_a_worker_of_prefect_executes_a_run(served: tuple[Service, PrefectServer
     assert run["counts"]["outcome"] == {"passed": 1, "failed": 1, "blocked": 0}, log
     assert "own process" not in log
     assert run["timing"]["started_at"] is not None
-    run_id, deadline = engine_run_of(running), time.monotonic() + _RECORDED_S
-    while flow_states(server, run_id) != ["GateFailed"]:
-        assert time.monotonic() < deadline, flow_states(server, run_id)
-        time.sleep(0.5)
+    run_id = engine_run_of(running)
+    until(lambda: flow_states(server, run_id) == ["GateFailed"], seconds=_RECORDED_S)
 
 
 def test_the_service_executes_a_run_that_no_worker_takes(
@@ -163,15 +161,12 @@ def test_a_service_that_ends_leaves_its_flow_run_to_the_next(
 
 def wait_for_states(running: Service, server: PrefectServer, names: list[str]) -> None:
     """Return once the only run of a service has one flow run, in one of these states."""
-    deadline = time.monotonic() + _RECORDED_S
-    states: list[str] = []
-    while time.monotonic() < deadline:
+
+    def states() -> list[str]:
         runs = [*list_runs(open_store(str(running.folder / ".evalcore")))]
-        states = flow_states(server, runs[0].id) if runs else []
-        if states and states[0] in names:
-            return
-        time.sleep(0.2)
-    raise AssertionError((states, (running.folder / "service.log").read_text()))
+        return flow_states(server, runs[0].id) if runs else []
+
+    until(lambda: states()[:1] in [[name] for name in names], seconds=_RECORDED_S, why=states)
 
 
 def test_the_service_executes_a_run_when_the_server_is_away(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from evalcore.execution.shared import EARLIER, decode_limits
 from evalcore.storage.local import LocalStore
 from evalcore.storage.runs import StoredRun, list_runs, open_run
 from tests.support.model_server import ModelServer, model_server
+from tests.support.processes import until
 from tests.support.shell import environment, evalcore
 
 PROGRAM = (sys.executable, "-c", "from evalcore.cli.main import main; main()")
@@ -83,13 +84,6 @@ def interrupt(process: subprocess.Popen[bytes], how: signal.Signals, after_s: fl
     return True
 
 
-def wait_for_requests(server: ModelServer, number: int, process: subprocess.Popen[bytes]) -> None:
-    """Wait until a process has made so many requests."""
-    while server.stats().requests < number:
-        assert process.poll() is None
-        time.sleep(0.01)
-
-
 @pytest.mark.slow
 @pytest.mark.multiprocess
 @pytest.mark.parametrize(
@@ -131,7 +125,7 @@ def test_an_interrupted_run_knows_what_its_last_calls_cost(tmp_path: Path) -> No
             limits={"max_tokens": 100_000, "concurrency": 8},
         )
         with command("run", str(suite), folder=tmp_path, read=True) as process:
-            wait_for_requests(server, 12 + 8, process)
+            until(lambda: server.stats().requests >= 12 + 8, process)
             process.send_signal(signal.SIGINT)
             server.held_after = None
             assert process.wait(60) == 4
@@ -160,7 +154,7 @@ def test_a_run_that_cannot_note_what_it_spends_stops_and_goes_on_later(tmp_path:
         suite = write_suite(tmp_path, server.base_url, items=60, limits=limits)
         store = tmp_path / "store"
         with command("run", str(suite), folder=tmp_path, read=True) as process:
-            wait_for_requests(server, 5 + 2, process)
+            until(lambda: server.stats().requests >= 5 + 2, process)
             key = only_run(tmp_path).keys.limits
             (store / key).rename(tmp_path / "limits")
             # It ends although two calls are not answered.

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from evalcore.storage.address import open_store
 from evalcore.storage.runs import list_runs
 from tests.support.fork_server import PROGRAM
 from tests.support.model_server import UNAUTHORIZED, model_server
+from tests.support.processes import until
 from tests.support.shell import ROOT, environment, evalcore, start
 
 pytestmark = [pytest.mark.multiprocess]
@@ -154,9 +154,7 @@ def test_a_stopped_run_ends_the_watching_with_4(tmp_path: Path) -> None:
             *("run", suite, "--concurrency", "2"), store=store, cwd=ROOT, out=tmp_path / "out"
         )
         with watching(store) as watch:
-            while server.stats().requests < 6:
-                assert run.poll() is None
-                time.sleep(0.01)
+            until(lambda: server.stats().requests >= 6, run)
             os.killpg(run.pid, signal.SIGINT)
             server.held_after = None
             out, _ = watch.communicate(timeout=120)

@@ -175,7 +175,7 @@ def case_passed(
     return c == len(counted)
 
 
-@examples(15)
+@examples(8)
 @given(runs(), st.integers(0, 1000), st.integers(0, 1000))
 def test_sql_equals_the_reference_in_every_order_of_arrival(
     run: tuple[Plan, Policy, list[dict[str, Any]]], one: int, other: int
@@ -261,7 +261,7 @@ def compared(base: dict[str, Any], cand: dict[str, Any]) -> tuple[set[Any], set[
     return worse, better
 
 
-@examples(20)
+@examples(10)
 @given(results.filter(bool), results)
 def test_differences_equal_the_reference(base: dict[str, Any], cand: dict[str, Any]) -> None:
     worse, better = compared(base, cand)

@@ -90,105 +90,31 @@ LEAF = [
     "w",
     "_",
 ]
+
+
+def words(text: str) -> list[str]:
+    """Return the choices of a rule, none of which has a blank."""
+    return text.split()
+
+
 SAFE: dict[str, Sequence[str]] = {
     "LEAF": LEAF,
     "OP": ["+", "-", "*", "/", "//", "%", "**", "<<", ">>", "&", "|", "^"],
     "CMP": ["<", "<=", ">", ">=", "==", "!=", "in", "not in", "is", "is not"],
-    "FUN": [
-        "abs",
-        "all",
-        "any",
-        "bool",
-        "chr",
-        "dict",
-        "divmod",
-        "enumerate",
-        "float",
-        "int",
-        "len",
-        "list",
-        "max",
-        "min",
-        "ord",
-        "pow",
-        "range",
-        "reversed",
-        "round",
-        "set",
-        "sorted",
-        "str",
-        "sum",
-        "tuple",
-        "zip",
-    ],
-    "METHOD": [
-        "upper",
-        "lower",
-        "title",
-        "strip",
-        "split",
-        "rsplit",
-        "splitlines",
-        "join",
-        "replace",
-        "count",
-        "index",
-        "find",
-        "rfind",
-        "startswith",
-        "endswith",
-        "format",
-        "center",
-        "ljust",
-        "zfill",
-        "partition",
-        "isdigit",
-        "isalpha",
-        "capitalize",
-        "swapcase",
-        "removeprefix",
-        "append",
-        "extend",
-        "insert",
-        "pop",
-        "remove",
-        "reverse",
-        "sort",
-        "copy",
-        "clear",
-        "get",
-        "keys",
-        "values",
-        "items",
-        "setdefault",
-        "update",
-        "add",
-        "discard",
-        "union",
-        "intersection",
-        "difference",
-        "issubset",
-        "isdisjoint",
-    ],
-    "FIELD": [
-        "s",
-        "n",
-        "x",
-        "xs",
-        "d",
-        "s:>8",
-        "x:.2f",
-        "s!r",
-        "n!s:>6",
-        "n:d",
-        "n:x",
-        "x:e",
-        "n:,",
-        "n:05",
-        "s!a",
-        "xs:>9",
-        "v:{n}",
-    ],
+    "FUN": words("""
+        abs all any bool chr dict divmod enumerate float int len list max min ord pow range
+        reversed round set sorted str sum tuple zip
+    """),
+    "METHOD": words("""
+        upper lower title strip split rsplit splitlines join replace count index find rfind
+        startswith endswith format center ljust zfill partition isdigit isalpha capitalize
+        swapcase removeprefix append extend insert pop remove reverse sort copy clear get
+        keys values items setdefault update add discard union intersection difference
+        issubset isdisjoint
+    """),
+    "FIELD": words("""
+        s n x xs d s:>8 x:.2f s!r n!s:>6 n:d n:x x:e n:, n:05 s!a xs:>9 v:{n}
+    """),
     "TARGET": ["v", "w", "v, w", "v, *w", "(v, w)", "_"],
     "E": [
         *LEAF[::3],
@@ -234,44 +160,14 @@ SAFE: dict[str, Sequence[str]] = {
 WILD: dict[str, Sequence[str]] = {
     **SAFE,
     "LEAF": [*LEAF, "obj", "fn", "mod", "gen", "kind"],
-    "NAME": [
-        "obj",
-        "fn",
-        "mod",
-        "gen",
-        "kind",
-        "__builtins__",
-        "eval",
-        "open",
-        "type",
-        "getattr",
-        "vars",
-        "len",
-        "d",
-    ],
-    "ATTR": [
-        "__class__",
-        "__init__",
-        "__globals__",
-        "__builtins__",
-        "__import__",
-        "__mro__",
-        "__subclasses__",
-        "__dict__",
-        "_x",
-        "gi_frame",
-        "f_globals",
-        "cr_code",
-        "func_code",
-        "mro",
-        "token",
-        "format",
-        "format_map",
-        "encode",
-        "read",
-        "a",
-        "b",
-    ],
+    "NAME": words("""
+        obj fn mod gen kind __builtins__ eval open type getattr vars len d
+    """),
+    "ATTR": words("""
+        __class__ __init__ __globals__ __builtins__ __import__ __mro__ __subclasses__
+        __dict__ _x gi_frame f_globals cr_code func_code mro token format format_map encode
+        read a b
+    """),
     "E": [
         *SAFE["E"],
         "E.ATTR",

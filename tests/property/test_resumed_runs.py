@@ -141,7 +141,7 @@ def results(store: LocalStore, run: StoredRun) -> dict[str, str]:
     return {info.key: store.get(info.key).etag for info in store.list(run.keys.results_prefix)}
 
 
-@examples(10)
+@examples(6)
 @example([Disturbed("stop", 1, 0, False), Disturbed("drain", 1, 3, True)])
 @example([Disturbed("take over", 2, 1, True)])
 @example([Disturbed("die", 2, 0, False)] * 2)

@@ -1,4 +1,7 @@
-"""Every example of the source document of test files loads (shared/seeds/003)."""
+"""Every example of the source document of test files loads (shared/seeds/003).
+
+Those that are graded run in `tests/end_to_end/test_source_graders.py`.
+"""
 
 from __future__ import annotations
 
@@ -11,64 +14,12 @@ from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
 from evalcore.model.suite import Case, Suite
 
-# What the fragments leave undefined: who answers, and the grader's prompt.
+# What the fragments leave undefined: who answers.
 TARGETS = """
-targets:
-  - {name: default, provider: mock, response: ok}
-  - {name: gpt4_target, provider: mock, response: ok}
+targets: [{name: default, provider: mock, response: ok}]
 """
 
 EXAMPLES: dict[str, str] = {
-    "first": """
-tests:
-  - id: addition
-    criteria: Correctly calculates 15 + 27 = 42
-    input: What is 15 + 27?
-    expected_output: "42"
-""",
-    "messages": """
-tests:
-  - id: tutor
-    criteria: Helps
-    input:
-      - role: system
-        content: You are a helpful math tutor.
-      - role: user
-        content: What is 15 + 27?
-    expected_output:
-      - role: assistant
-        content: "42"
-""",
-    "per-test target and grader": """
-tests:
-  - id: complex-case
-    criteria: Provides detailed explanation
-    input: Explain quicksort algorithm
-    execution:
-      target: gpt4_target
-    assertions:
-      - name: depth_check
-        type: llm-grader
-        prompt: ./graders/depth.md
-""",
-    "suite assertions and skip_defaults": """
-assertions:
-  - name: latency_check
-    type: latency
-    threshold: 5000
-tests:
-  - id: normal-case
-    criteria: Returns correct answer
-    input: What is 2+2?
-  - id: special-case
-    criteria: Handles edge case
-    input: Handle this edge case
-    execution:
-      skip_defaults: true
-    assertions:
-      - name: custom_eval
-        type: llm-grader
-""",
     "workspace hooks": """
 workspace:
   hooks:
@@ -145,76 +96,10 @@ tests:
         type: icontains-any
         value: ["true/false", "boolean", "expected value"]
 """,
-    "rubrics": """
-tests:
-  - id: denied-party
-    criteria: Must identify denied party
-    input:
-      - role: user
-        content: Screen "Acme Corp" against denied parties list
-    expected_output:
-      - role: assistant
-        content: "DENIED"
-    assertions:
-      - type: contains
-        value: "DENIED"
-        required: true
-      - type: rubrics
-        criteria:
-          - id: accuracy
-            outcome: Correctly identifies the denied party
-            weight: 5.0
-          - id: reasoning
-            outcome: Provides clear reasoning for the decision
-            weight: 3.0
-""",
-    "required as a number": """
-tests:
-  - id: gate
-    criteria: Screens
-    input: Screen it
-    assertions:
-      - type: contains
-        value: "DENIED"
-        required: true
-      - type: rubrics
-        required: 0.6
-        criteria:
-          - id: quality
-            outcome: Response is well-structured
-            weight: 1.0
-""",
-    "criteria alone": """
-tests:
-  - id: simple-eval
-    criteria: Assistant correctly explains the bug and proposes a fix
-    input: "Debug this function..."
-""",
-    "explicit grader": """
-tests:
-  - id: mixed-eval
-    criteria: Response is helpful and mentions the fix
-    input: "Debug this function..."
-    assertions:
-      - type: llm-grader
-      - type: contains
-        value: "fix"
-""",
-    "metadata for evaluators": """
-tests:
-  - id: code-gen
-    criteria: Generates valid Python
-    metadata:
-      language: python
-      difficulty: medium
-    input: Write a function to sort a list
-""",
 }
 
 
 def loaded(folder: Path, text: str) -> Suite:
-    (folder / "graders").mkdir(exist_ok=True)
-    (folder / "graders/depth.md").write_text("Is {{output}} deep? {{criteria}}")
     path = folder / "example.eval.yaml"
     path.write_text(TARGETS + text)
     return load_suite(path, LoadOptions())

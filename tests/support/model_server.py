@@ -1,7 +1,6 @@
 """The tests' own model provider on loopback: OpenAI- and Anthropic-compatible, scripted, counted.
 
 In a test: `with model_server(latency_s=0.05) as server: server.base_url, server.stats()`.
-In a process of its own: `python -m tests.support.model_server --port 8123 --latency-ms 200`.
 
 Routes: `/v1/chat/completions` (Azure's is `/openai/v1/chat/completions`), `/v1/embeddings`,
 `/v1/messages`, `/echo` (any method: answers with what it was sent, for the target `http`),
@@ -10,7 +9,6 @@ Routes: `/v1/chat/completions` (Azure's is `/openai/v1/chat/completions`), `/v1/
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
 import random
@@ -355,43 +353,3 @@ def model_server(**behaviour: Any) -> Iterator[ModelServer]:
         yield server
     finally:
         server.stop()
-
-
-def main() -> None:
-    """Serve in this process until it is ended; the first line printed is the base URL."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, default=8123)
-    parser.add_argument("--latency-ms", type=float, default=0.0)
-    parser.add_argument("--chunk-delay-ms", type=float, default=0.0)
-    parser.add_argument("--answer", help="the same answer to everything (default: echo)")
-    parser.add_argument("--rule", action="append", default=[], metavar="PART=ANSWER")
-    parser.add_argument("--output-tokens", type=int)
-    parser.add_argument("--failure-share", type=float, default=0.0)
-    parser.add_argument("--failure-status", type=int, default=500)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most-at-once", type=int)
-    parser.add_argument("--per-second", type=int)
-    parser.add_argument("--api-key")
-    given = parser.parse_args()
-    rules = dict(rule.split("=", 1) for rule in given.rule)
-    answer = given.answer
-    behaviour = Behaviour(
-        latency_s=given.latency_ms / 1000,
-        chunk_delay_s=given.chunk_delay_ms / 1000,
-        script=by_rules(rules, echo if answer is None else lambda question: str(answer)),
-        output_tokens=given.output_tokens,
-        failure_share=given.failure_share,
-        failure=Failure(given.failure_status),
-        seed=given.seed,
-        most_at_once=given.most_at_once,
-        per_second=given.per_second,
-        api_key=given.api_key,
-    )
-    server = ModelServer(behaviour, given.port)
-    server.start()
-    print(server.base_url, flush=True)
-    threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -33,6 +33,7 @@ from evalcore.prefect.flows import evaluate
 from evalcore.storage.address import open_store
 from evalcore.storage.runs import StoredRun, find_run, list_runs
 from evalcore.storage.store import ObjectStore
+from tests.support.processes import until
 
 _RECORDED_S = 300.0
 
@@ -204,11 +205,10 @@ def events(name: str, run: StoredRun) -> list[dict[str, Any]]:
     """Return the events of a run, once the server has them."""
     resource = {"id": [f"evalcore.run.{run.run_id}"]}
     filters = {"event": {"name": [name]}, "resource": resource}
-    deadline = time.monotonic() + _RECORDED_S
-    found: list[dict[str, Any]] = []
     with get_client(sync_client=True) as client:
-        while not found and time.monotonic() < deadline:
-            time.sleep(0.5)
+
+        def found() -> list[dict[str, Any]]:
             answer = client.request("POST", "/events/filter", json={"filter": filters})
-            found = answer.json()["events"]
-    return found
+            return list(answer.json()["events"])
+
+        return until(found, seconds=_RECORDED_S, pause_s=0.2)

@@ -4,11 +4,40 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import subprocess
+import time
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
-from typing import Any, ParamSpec
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def until(
+    is_so: Callable[[], T],
+    process: subprocess.Popen[bytes] | None = None,
+    *,
+    why: Callable[[], object] = lambda: "it did not happen",
+    seconds: float = 120,
+    pause_s: float = 0.02,
+) -> T:
+    """Wait until something is so, and return it; `process` may not end before that."""
+    deadline = time.monotonic() + seconds
+    while not (found := is_so()):
+        assert process is None or process.poll() is None, why()
+        assert time.monotonic() < deadline, why()
+        time.sleep(pause_s)
+    return found
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process is there and no zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] != "Z"
+    except OSError:
+        return False
 
 
 def start_process(function: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> BaseProcess:

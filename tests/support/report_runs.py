@@ -11,7 +11,6 @@ from evalcore.model.run import Decision, GateOutcome, GateResult
 from evalcore.model.summary import (
     Comparison,
     Counts,
-    FailedAssertion,
     Failure,
     Summary,
     Trend,
@@ -104,7 +103,7 @@ class MadeRun:
 
     def failures(self, most: int) -> tuple[Failure, ...]:
         found = [
-            _failure(one, entry)
+            Failure(one.record["id"], one.record["variant"], entry)
             for one in self.cases
             for entry in one.record["items"]
             if entry["outcome"] != "passed"
@@ -171,25 +170,3 @@ def _variant(name: str, cases: Sequence[ListedCase]) -> VariantSummary:
     scores = [record["score"] for record in own]
     passed = sum(record["passed"] for record in own)
     return VariantSummary(name, len(own), passed, sum(scores) / len(scores))
-
-
-def _failure(one: ListedCase, entry: Json) -> Failure:
-    names = ("name", "type", "block", "outcome", "expected", "actual", "message")
-    error = entry["error"] or {}
-    return Failure(
-        case=one.record["id"],
-        variant=one.record["variant"],
-        iteration=entry["iteration"],
-        status=entry["status"],
-        outcome=entry["outcome"],
-        score=entry["score"],
-        error_kind=error.get("kind"),
-        error_message=error.get("message"),
-        reason=entry["reason"],
-        output=entry["output"],
-        assertions=tuple(
-            FailedAssertion(*(check[name] for name in names))
-            for check in entry["assertions"]
-            if check["outcome"] != "passed"
-        ),
-    )

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +19,7 @@ from click.testing import CliRunner
 from starlette.testclient import TestClient
 
 from evalcore.settings import Settings
+from tests.support.processes import until
 from tests.support.servers import free_port, running, wait_until_ready
 from tests.support.viewer import pages_with_history
 
@@ -105,13 +105,13 @@ class Service:
 
     def ended(self, path: str) -> Any:
         """Return what stands at a path when its status is final."""
-        deadline = time.monotonic() + _ENDED_S
-        while True:
+
+        def ended() -> Any:
             resource = self.get(path)
-            if resource["lifecycle"]["status"] in {"completed", "error", "cancelled"}:
-                return resource
-            assert time.monotonic() < deadline, resource
-            time.sleep(0.05)
+            final = {"completed", "error", "cancelled"}
+            return resource if resource["lifecycle"]["status"] in final else None
+
+        return until(ended, seconds=_ENDED_S, why=lambda: self.get(path))
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> int:
         """Send the process a signal; return its exit code when it has ended."""

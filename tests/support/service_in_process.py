@@ -28,7 +28,6 @@ async def service_context(
     *,
     address: str | None = None,
     store: ObjectStore | None = None,
-    allowed_hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[Context]:
     """Give what a service has, without tokens and without workers, on SQLite by default."""
     database = open_database(address or str(folder / "evalcore.db"))
@@ -39,7 +38,6 @@ async def service_context(
         tokens=Tokens(database),
         rates=RateLimiter(0),
         open_to=Caller(Scope.ADMIN),
-        allowed_hosts=allowed_hosts,
     )
     try:
         yield context

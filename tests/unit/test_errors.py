@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from evalcore.errors import Damage, DamagedRunError, EvalError, ExitCode, StoreError
+from evalcore.errors import Damage, DamagedRunError
 
 RUN = "20260518T100000Z-0a1b2c"
 
@@ -26,12 +26,6 @@ def test_a_damaged_run_says_place_and_remedy_also_in_another_process(
     assert str(damages[0]) in str(error)
     assert says in str(error)
     assert (error.run_id, error.damages) == (RUN, damages)
-
-
-def test_damage_is_final_and_no_fault_of_the_store_that_may_pass() -> None:
-    error: EvalError = DamagedRunError(RUN, (Damage("shard 1", "is missing", 1),))
-    assert error.exit_code is ExitCode.ERRORS
-    assert not isinstance(error, StoreError)
 
 
 def test_many_damages_are_counted_and_the_first_ones_named() -> None:

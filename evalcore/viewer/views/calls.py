@@ -22,45 +22,16 @@ _MOST_CALLS: Final = 50
 _DIGEST: Final = re.compile("[0-9a-f]{64}")
 _MEASURES: Final = (
     *("latency_ms", "ttft_ms", "cost_usd", "input_tokens", "output_tokens"),
-    *("cached_tokens", "cache_write_tokens", "reasoning_tokens"),
+    *("cached_tokens", "cache_write_tokens", "reasoning_tokens", "attempts"),
 )
 _REPLY_CHARACTERS: Final = 16_000
 _PARAMETERS_CHARACTERS: Final = 4_000
 
 
-class FailedAttempt(NamedTuple):
-    """An attempt that failed, and the pause after it (seconds; None where it is not noted)."""
-
-    attempt: str
-    reason: str
-    delay_s: float | None
-
-
-class CallFacts(NamedTuple):
-    """A call as the evidence lists it; durations in milliseconds, None where nothing is noted."""
-
-    provider: str
-    model: str
-    block: str | None = None
-    latency_ms: float | None = None
-    ttft_ms: float | None = None
-    cost_usd: float | None = None
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cached_tokens: int | None = None
-    cache_write_tokens: int | None = None
-    reasoning_tokens: int | None = None
-    attempts: int | None = None
-    is_recorded: bool = False
-    error: str | None = None
-    recording: str | None = None
-    retries: tuple[FailedAttempt, ...] = ()
-
-
 class Exchange(NamedTuple):
     """A call with its messages. `unavailable` says why there are none, and how to keep them."""
 
-    facts: CallFacts
+    facts: Mapping[str, Any]
     sent: MessageList | None = None
     parameters: PageText | None = None
     tools: PageText | None = None
@@ -93,8 +64,8 @@ def read_exchanges(details: Mapping[str, Any], library: Library, budget: TextBud
             sent = [*begin, *_mappings(request.get("messages"))]
             request["messages"] = sent
             exchanges.append(_exchange(facts, request, entry.get("reply"), budget))
-        elif facts.recording is not None:
-            exchanges.append(_recorded(facts, facts.recording, library, budget))
+        elif facts["recording"] is not None:
+            exchanges.append(_recorded(facts, library, budget))
         else:
             exchanges.append(Exchange(facts, unavailable=_why_unavailable(entry)))
     return Exchanges(tuple(exchanges), len(entries) - len(exchanges))
@@ -106,24 +77,27 @@ def _why_unavailable(entry: Mapping[str, Any]) -> str:
     return "The messages of this call are not stored; evidence: full, the default, keeps them."
 
 
-def _facts(entry: Mapping[str, Any]) -> CallFacts:
+def _facts(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call as the evidence lists it; durations in milliseconds, None where none is noted.
+
+    `retries` are the attempts that failed, with the pause after each.
+    """
     digest = _text(entry.get("recording"))
-    return CallFacts(
-        _text(entry.get("provider")) or "",
-        _text(entry.get("model")) or "",
-        _text(entry.get("block")),
+    return {
+        "provider": _text(entry.get("provider")) or "",
+        **{name: _text(entry.get(name)) for name in ("model", "block", "error")},
         **{name: _number(entry.get(name)) for name in _MEASURES},
-        attempts=_number(entry.get("attempts")),
-        is_recorded=bool(entry.get("recorded")),
-        error=_text(entry.get("error")),
-        recording=digest if digest is not None and _DIGEST.fullmatch(digest) else None,
-        retries=tuple(map(_failed_attempt, _mappings(entry.get("retries")))),
-    )
-
-
-def _failed_attempt(entry: Mapping[str, Any]) -> FailedAttempt:
-    reason = ": ".join(str(entry[name]) for name in ("kind", "message") if name in entry)
-    return FailedAttempt(str(entry.get("attempt", "?")), reason, _number(entry.get("delay_s")))
+        "is_recorded": bool(entry.get("recorded")),
+        "recording": digest if digest is not None and _DIGEST.fullmatch(digest) else None,
+        "retries": [
+            {
+                "attempt": str(each.get("attempt", "?")),
+                "reason": ": ".join(str(each[key]) for key in ("kind", "message") if key in each),
+                "delay_s": _number(each.get("delay_s")),
+            }
+            for each in _mappings(entry.get("retries"))
+        ],
+    }
 
 
 def _mappings(value: Any) -> list[Mapping[str, Any]]:
@@ -138,7 +112,8 @@ def _number(value: Any) -> Any:
     return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
-def _recorded(facts: CallFacts, digest: str, library: Library, budget: TextBudget) -> Exchange:
+def _recorded(facts: Mapping[str, Any], library: Library, budget: TextBudget) -> Exchange:
+    digest = facts["recording"]
     try:
         recording = library.read(digest)
     except RecordingError as error:
@@ -157,7 +132,7 @@ def _reply(recording: Recording) -> dict[str, Any] | None:
 
 
 def _exchange(
-    facts: CallFacts, request: Mapping[str, Any], reply: Any, budget: TextBudget
+    facts: Mapping[str, Any], request: Mapping[str, Any], reply: Any, budget: TextBudget
 ) -> Exchange:
     received = None
     if isinstance(reply, Mapping):

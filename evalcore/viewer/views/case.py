@@ -23,30 +23,18 @@ from evalcore.viewer.security import Chosen
 from evalcore.viewer.views.calls import Exchanges, read_exchanges
 from evalcore.viewer.views.opened import OpenedRun
 from evalcore.viewer.views.texts import (
-    MessageList,
     PageText,
     TextBudget,
     WordDifference,
     conversation_of,
     word_difference,
 )
-from evalcore.workflow.events import Event, EventType
+from evalcore.workflow.events import Event
 from evalcore.workflow.run_store import ObjectRunStore
 
 MOST_EVENTS: Final = 300
 _DATA_CHARACTERS: Final = 1_500
-_ENDS: Final = {
-    EventType.BLOCK_COMPLETED: "passed",
-    EventType.BLOCK_FAILED: "failed",
-    EventType.WORKFLOW_COMPLETED: "passed",
-    EventType.WORKFLOW_FAILED: "failed",
-}
-_STARTS: Final = {
-    EventType.BLOCK_COMPLETED: EventType.BLOCK_STARTED,
-    EventType.BLOCK_FAILED: EventType.BLOCK_STARTED,
-    EventType.WORKFLOW_COMPLETED: EventType.WORKFLOW_STARTED,
-    EventType.WORKFLOW_FAILED: EventType.WORKFLOW_STARTED,
-}
+_TONES: Final = {"completed": "passed", "failed": "failed"}
 
 
 class TimelineRow(NamedTuple):
@@ -96,7 +84,7 @@ def timeline_of(events: Sequence[Event], budget: TextBudget) -> Timeline:
                 event.block,
                 event.at_ms,
                 took,
-                _ENDS.get(_type_of(event), "other") if _type_of(event) else "other",
+                _TONES.get(event.type.rpartition("_")[2], "other"),
                 round(100 * left / total_ms, 2),
                 0.0 if took is None else round(100 * took / total_ms, 2),
                 budget.cut(dict(event.data), _DATA_CHARACTERS) if event.data else None,
@@ -106,18 +94,12 @@ def timeline_of(events: Sequence[Event], budget: TextBudget) -> Timeline:
 
 
 def _began(event: Event, started: dict[tuple[str, str | None], list[float]]) -> float | None:
-    """Return when what ends with an event began; note a beginning."""
-    start = _STARTS.get(_type_of(event))
-    if start is not None:
-        open_starts = started.get((start, event.block))
-        return open_starts.pop() if open_starts else None
-    started.setdefault((event.type, event.block), []).append(event.at_ms)
-    return None
-
-
-def _type_of(event: Event) -> Any:
-    """Return the type; a later version's is a text."""
-    return EventType(event.type) if event.type in set(EventType) else event.type
+    """Return when what ends with an event (`block_failed`) began; note a beginning."""
+    subject, _, what = event.type.rpartition("_")
+    starts = started.setdefault((subject, event.block), [])
+    if what == "started":
+        starts.append(event.at_ms)
+    return starts.pop() if what in _TONES and starts else None
 
 
 _MOST_ASSERTIONS: Final = 60
@@ -307,16 +289,6 @@ class Reference(NamedTuple):
     label: str
 
 
-class CaseText(NamedTuple):
-    """The texts of a case; `conversation` stands for `input` where that is one."""
-
-    conversation: MessageList | None
-    input: PageText | None
-    expected: PageText | None
-    criteria: PageText | None
-    metadata: PageText | None
-
-
 class ItemTrace(NamedTuple):
     """What happened within an item: its calls with their messages, and its workflow's events."""
 
@@ -332,7 +304,7 @@ class CasePageFacts(NamedTuple):
 
     rows: tuple[CaseRow, ...]
     case: Case
-    text: CaseText
+    text: Mapping[str, Any]
     marks: Mapping[tuple[str, int], ItemMark]
     items: tuple[ItemView, ...]
     unlisted: int
@@ -462,15 +434,17 @@ def _reference_of(
     return next((texts[key] for key in keys if key in texts), None)
 
 
-def _case_text(case: Case, budget: TextBudget) -> CaseText:
+def _case_text(case: Case, budget: TextBudget) -> dict[str, Any]:
+    """Return the texts of a case; `conversation` stands for `input` where that is one."""
     conversation = conversation_of(case.input, budget)
-    return CaseText(
-        conversation,
-        None if conversation is not None else budget.cut(case.input, _INPUT_CHARACTERS),
-        budget.cut(case.expected_output, _INPUT_CHARACTERS),
-        budget.cut(case.criteria, _INPUT_CHARACTERS),
-        budget.cut(dict(case.metadata) or None, _INPUT_CHARACTERS),
-    )
+    shown = {
+        "input": None if conversation is not None else case.input,
+        "expected": case.expected_output,
+        "criteria": case.criteria,
+        "metadata": dict(case.metadata) or None,
+    }
+    cut = {name: budget.cut(value, _INPUT_CHARACTERS) for name, value in shown.items()}
+    return {"conversation": conversation, **cut}
 
 
 def _trace(run: StoredRun, item: ItemView, budget: TextBudget) -> ItemTrace:

@@ -24,14 +24,9 @@ DIFFERENCES: list[tuple[str, dict[str, Any], dict[str, Any], list[str], list[str
     ("failed → passed", {"passed": False}, {}, [], ["assertion"]),
     ("failed on both sides", {"passed": False}, {"passed": False}, [], []),
     ("latency +20 %", {"durationMs": 1000}, {"durationMs": 1200}, [], []),
-    ("latency +20 % of a fraction", {"durationMs": 0.7}, {"durationMs": 0.84}, [], []),
     ("latency +20.1 %", {"durationMs": 1000}, {"durationMs": 1201}, ["latency"], []),
     ("latency falls", {"durationMs": 1201}, {"durationMs": 1000}, [], ["latency"]),
-    ("latency from nothing", {"durationMs": 0}, {"durationMs": 10}, [], []),
-    ("latency falls to nothing", {"durationMs": 10}, {"durationMs": 0}, [], ["latency"]),
-    ("tokens from nothing", {"tokens": 0}, {"tokens": 10}, [], []),
     ("latency not measured before", {}, {"durationMs": 9000}, [], []),
-    ("latency not measured now", {"durationMs": 9000}, {}, [], []),
     ("cost +10 %", {"costUsd": 0.01}, {"costUsd": 0.011}, [], []),
     ("cost +10 % of thirty cents", {"costUsd": 0.3}, {"costUsd": 0.33}, [], []),
     ("cost +11 %", {"costUsd": 0.01}, {"costUsd": 0.0111}, ["cost"], []),
@@ -42,12 +37,12 @@ DIFFERENCES: list[tuple[str, dict[str, Any], dict[str, Any], list[str], list[str
     ("tokens +21 %", {"tokens": 100}, {"tokens": 121}, ["tokens"], []),
     ("tokens by direction", {"inputTokens": 90, "outputTokens": 10},
      {"inputTokens": 90, "outputTokens": 31}, ["tokens"], []),
-    ("score −0.1", {"overall": 0.9}, {"overall": 0.8}, [], []),
     ("score −0.1 with rounding", {"overall": 0.8}, {"overall": 0.7}, [], []),
     ("score −0.11", {"overall": 0.9}, {"overall": 0.79}, ["score"], []),
     ("score +0.1", {"overall": 0.7}, {"overall": 0.8}, [], []),
     ("score +0.11", {"overall": 0.79}, {"overall": 0.9}, [], ["score"]),
     ("error now", {}, {"error": "boom"}, ["missing"], []),
+    ("skipped now", {}, {"status": "skipped"}, ["missing"], []),
     ("error now, cheaper", {"costUsd": 1, "passed": False, "overall": 0.0},
      {"costUsd": 0.1, "error": "boom"}, ["missing"], []),
     ("error before", {"error": "boom", "overall": 0.0}, {"overall": 1.0}, [], []),
@@ -110,11 +105,6 @@ def test_a_case_missing_from_the_baseline_is_listed_and_nothing_else() -> None:
     one = only(compare([result("a")], [result("a"), result("b")]).comparison)
     assert (one.regressions, one.improvements) == ((), ())
     assert [(entry.case, entry.missing_from) for entry in one.missing] == [("b", "baseline")]
-
-
-def test_a_skipped_case_is_missing() -> None:
-    one = only(compare([result("a")], [{"caseId": "a", "status": "skipped"}]).comparison)
-    assert kinds(one.regressions) == ["missing"]
 
 
 def test_every_candidate_is_compared() -> None:

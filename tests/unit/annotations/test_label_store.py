@@ -148,18 +148,6 @@ def test_objects_hold_the_five_fields_of_a_label(store: ObjectStore) -> None:
     }
 
 
-def test_a_book_reads_each_object_once(store: ObjectStore) -> None:
-    add_label(store, "suite", CONTENT, LabelRecord("ann", "yes", AT))
-    book = LabelBook(store, "suite")
-    before = book.labels_of(CONTENT)
-    add_label(store, "suite", CONTENT, LabelRecord("bo", "no", AT))
-    assert book.labels_of(CONTENT) == before
-
-    book.refresh(CONTENT)
-    assert book.labels_of(CONTENT)[0] is before[0]
-    assert len(book.labels_of(CONTENT)) == 2
-
-
 def test_the_key_of_a_content_ignores_the_order_of_keys_and_nothing_else() -> None:
     key = content_key("q?", {"a": 1, "b": [2]}, "out")
 

@@ -358,18 +358,6 @@ def test_what_is_no_json_is_serialised_as_json(value: Any, copy: Any) -> None:
     assert parse_storable(serialised(value, 2**80)) == [copy, float(2**80)]
 
 
-def test_no_code_of_an_object_runs() -> None:
-    class Refusing:
-        def __getattribute__(self, name: str) -> Any:
-            raise AssertionError(name)
-
-    assert parse_storable(serialised(Refusing(), b"", Refusing)) == [
-        "<Refusing>",
-        "<bytes>",
-        "<type>",
-    ]
-
-
 def test_an_exception_that_cannot_be_shown_goes_on(store: LocalStore) -> None:
     @capture("support", store=store)
     def fail(question: str) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,9 +20,6 @@ from evalcore.checks.conditions import (
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
 
-CASES = json.loads(
-    (Path(__file__).parents[2] / "conformance" / "workflow-eval-conditions.json").read_text()
-)["cases"]
 OUTPUTS = TypeAdapter(dict[str, Handle])
 
 
@@ -74,17 +70,6 @@ def outcome(condition: dict[str, Any], value: Any, *, judge: Any = None) -> str:
     return f"{reading.verdict.outcome}" + (f" {code}" if code else "")
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
-def test_a_conformance_case_has_its_outcome(case: dict[str, Any]) -> None:
-    reading = read(
-        case["assertion"],
-        case["handle_outputs"],
-        judge=case.get("judge"),
-        block_error=case.get("block_error"),
-    )
-    assert reading.verdict.outcome == case["expected"]
-
-
 IOU = {"kind": "split_iou_gte", "expected": {"splits": [{"name": "a", "pages": [1, 2]}]}}
 JUDGED = {"kind": "llm_judged_as", "rubric": "polite"}
 NUMBERS = {
@@ -103,10 +88,8 @@ NUMBERS = {
         ({"kind": "not_equals", "expected": {"reasoning___x": 1}}, {}, "failed"),
         ({"kind": "contains", "expected": 1}, [True], "failed"),
         ({"kind": "contains", "expected": 1}, "1", "blocked type_error"),
-        ({"kind": "contains", "expected": "a"}, {"a": 1}, "blocked type_error"),
         ({"kind": "not_contains", "expected": "A"}, "a", "passed"),
         ({"kind": "number_compare", "op": "eq", "expected": 3}, "3", "blocked type_error"),
-        ({"kind": "number_compare", "op": "eq", "expected": 1}, True, "blocked type_error"),
         ({"kind": "between", "lower": 3, "upper": 5, "inclusive": False}, 3, "failed"),
         ({"kind": "starts_with", "expected": "a"}, ["a"], "blocked type_error"),
         ({"kind": "matches_regex", "pattern": "a|ab"}, "ab", "passed"),
@@ -148,62 +131,38 @@ NUMBERS = {
         (IOU, [{"name": "a", "pages": [2, 1, 1], "more": 1}], "passed"),
         (IOU, [{"name": "a", "pages": [1]}], "failed"),
         ({**IOU, "threshold": 0.5}, [{"name": "a", "pages": [1]}], "passed"),
-        ({**IOU, "threshold": 0.5}, [{"name": "b", "pages": [1, 2]}], "failed"),
         (IOU, "a", "blocked type_error"),
         ({"kind": "equals", "expected": None}, None, "passed"),
-        ({"kind": "equals", "expected": None}, 0, "failed"),
         ({"kind": "equals", "expected": 1}, "1", "failed"),
-        ({"kind": "equals", "expected": {}}, [], "failed"),
         ({"kind": "equals", "expected": "é"}, "e\u0301", "failed"),
         ({"kind": "equals", "expected": {"a": {"reasoning___b": 1}}}, {"a": {}}, "passed"),
-        ({"kind": "equals", "expected": "Acme"}, "ACME", "failed"),
-        ({"kind": "not_equals", "expected": 1}, True, "passed"),
-        ({"kind": "not_equals", "expected": 1}, 1.0, "failed"),
         ({"kind": "contains", "expected": {"a": 1}}, [{"a": 1.0}], "passed"),
         ({"kind": "contains", "expected": ""}, "", "passed"),
-        ({"kind": "contains", "expected": "a"}, None, "blocked type_error"),
         ({"kind": "contains", "expected": None}, [], "failed"),
-        ({"kind": "not_contains", "expected": "a"}, 5, "blocked type_error"),
         ({"kind": "not_contains", "expected": 1}, [True, "1"], "passed"),
         ({"kind": "number_compare", "op": "eq", "expected": 2**53 + 1}, 2**53 + 1, "passed"),
         ({"kind": "number_compare", "op": "eq", "expected": 2**53 + 1}, 2**53, "failed"),
-        ({"kind": "number_compare", "op": "lt", "expected": 1e308}, 10**400, "failed"),
-        ({"kind": "number_compare", "op": "neq", "expected": 1}, None, "blocked type_error"),
         ({"kind": "number_compare", "op": "lte", "expected": 0}, -0.0, "passed"),
         ({"kind": "between", "lower": 2**53 + 1, "upper": 2**53 + 1}, 2**53, "failed"),
         ({"kind": "between", "lower": 0, "upper": 1}, True, "blocked type_error"),
-        ({"kind": "between", "lower": 0, "upper": 1}, [1], "blocked type_error"),
-        ({"kind": "starts_with", "expected": ""}, "", "passed"),
         ({"kind": "ends_with", "expected": "🙂"}, "x🙂", "passed"),
-        ({"kind": "ends_with", "expected": "x"}, None, "blocked type_error"),
         ({"kind": "matches_regex", "pattern": "a.c"}, "a\nc", "failed"),
         ({"kind": "matches_regex", "pattern": "(?i)inv-\\d+"}, "INV-7", "passed"),
-        ({"kind": "matches_regex", "pattern": ""}, "", "passed"),
         ({"kind": "matches_regex", "pattern": "a$"}, "a\n", "failed"),
         ({"kind": "matches_regex", "pattern": "(?P<x"}, "a", "blocked invalid_regex"),
         ({"kind": "object_contains", "expected": {"reasoning___a": 1}}, {}, "passed"),
         ({"kind": "object_contains", "expected": {"a": [1]}}, {"a": [1, 2]}, "failed"),
-        ({"kind": "object_contains", "expected": {"a": 1}}, None, "blocked type_error"),
-        ({"kind": "array_contains", "expected": {"a": 1}}, [], "failed"),
         ({"kind": "array_contains", "expected": {"a": 1}}, ["a", {"a": 1, "b": 2}], "passed"),
         ({"kind": "array_contains", "expected": {"a": 1}}, [{"a": True}], "failed"),
         ({"kind": "length_compare", "op": "eq", "expected": 1}, "🙂", "passed"),
-        ({"kind": "length_compare", "op": "eq", "expected": 0}, {}, "passed"),
-        ({"kind": "length_compare", "op": "eq", "expected": 0}, None, "blocked type_error"),
         ({"kind": "json_schema_valid", "schema": True}, None, "passed"),
-        ({"kind": "json_schema_valid", "schema": False}, 1, "failed"),
-        ({"kind": "json_schema_valid", "schema": {"type": "integer"}}, 1.0, "passed"),
         ({"kind": "json_schema_valid", "schema": {"type": "integer"}}, True, "failed"),
         ({"kind": "json_schema_valid", "schema": {"pattern": "("}}, "a", "blocked schema_invalid"),
         ({"kind": "similarity_gte", "reference": "é", "threshold": 1}, "e", "failed"),
         ({"kind": "similarity_gte", "reference": "a", "threshold": 0}, "", "passed"),
-        ({"kind": "similarity_gte", "reference": "a", "threshold": 0}, 1, "blocked type_error"),
-        (JUDGED, None, "blocked judge_unavailable"),
         (IOU, [], "failed"),
-        ({**IOU, "threshold": 0}, [], "passed"),
         ({**IOU, "expected": {"splits": []}}, [], "passed"),
         (IOU, [{"name": "a", "pages": ["1"]}], "blocked type_error"),
-        (IOU, {"splits": None}, "blocked type_error"),
     ],
     ids=str,
 )
@@ -239,14 +198,9 @@ def test_a_judge_chooses_one_of_the_labels(kind: str, label: str, expected: str)
         ("missing.price", "blocked path_unresolved"),
         ("none.price", "blocked path_unresolved"),
         ("items[-1].price", "blocked path_unresolved"),
-        ("items.-1.price", "blocked path_unresolved"),
-        ("items.00.price", "passed"),
-        ("Items.0.price", "blocked path_unresolved"),
         ("empty[*].price", "failed"),
         ("items.*", "failed"),
-        ("none[*]", "blocked path_unresolved"),
         ("items[99999999999999999999].price", "blocked path_unresolved"),
-        ("items.99999999999999999999.price", "blocked path_unresolved"),
     ],
 )
 def test_a_path_addresses_a_value(path: str, expected: str) -> None:
@@ -260,17 +214,6 @@ def test_a_path_addresses_a_value(path: str, expected: str) -> None:
     )
     code = (reading.verdict.details or {}).get("code")
     assert f"{reading.verdict.outcome}" + (f" {code}" if code else "") == expected
-
-
-def test_wildcards_give_one_flat_list() -> None:
-    reading = read(
-        {
-            "target": {"output_handle_id": "h", "path": "a[*].b.*"},
-            "condition": {"kind": "equals", "expected": [1, 2, 3]},
-        },
-        {"h": {"type": "json", "data": {"a": [{"b": [1, 2]}, {"b": [3]}]}}},
-    )
-    assert reading.verdict.outcome == "passed"
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("exists", "failed"), ("not_exists", "passed")])
@@ -300,30 +243,16 @@ def test_a_path_that_stops_says_how_far_it_came() -> None:
     "condition",
     [
         {"kind": "equal", "expected": 1},
-        {"kind": "equals"},
         {"kind": "equals", "expected": 1, "more": 1},
         {"kind": "number_compare", "op": "=", "expected": 1},
-        {"kind": "number_compare", "op": "eq", "expected": "1"},
-        {"kind": "object_contains", "expected": [1]},
         {"kind": "all_items_match", "condition": {"kind": "none"}},
         {"kind": "similarity_gte", "reference": "a", "threshold": 2},
-        {"kind": "llm_judged_as", "rubric": "a", "labels": []},
     ],
     ids=str,
 )
 def test_a_condition_that_is_not_one_is_refused(condition: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         CONDITION.validate_python(condition)
-
-
-@pytest.mark.parametrize(
-    ("kind", "written"), [("number_compare", 2**53 + 1), ("length_compare", 3), ("equals", 5)]
-)
-def test_an_integer_is_shown_as_it_is_written(kind: str, written: int) -> None:
-    fields = {} if kind == "equals" else {"op": "eq"}
-    condition = CONDITION.validate_json(json.dumps({"kind": kind, "expected": written, **fields}))
-    assert f'"expected":{written}' in condition.model_dump_json().replace(" ", "")
-    assert json.dumps(condition.expected_value) == str(written)
 
 
 @pytest.mark.parametrize(

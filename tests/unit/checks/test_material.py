@@ -60,11 +60,6 @@ def test_metadata_reach_built_in_prompts_and_those_that_name_them(
     assert ('"seats": 3' in question.user) is shown
 
 
-def test_without_metadata_a_built_in_prompt_does_not_speak_of_them(tmp_path: Path) -> None:
-    question = question_of(None, material_of(subject(tmp_path, Case("a", "hi")), None))
-    assert "etadata" not in question.user
-
-
 @pytest.mark.parametrize(
     ("prompt", "shown"),
     [
@@ -90,8 +85,3 @@ def test_what_no_prompt_asked_for_is_cut_where_it_is_long(tmp_path: Path) -> Non
     assert unasked.endswith("\n[cut: the first 65536 of 70044 characters]")
     assert "end" not in unasked
     assert material_of(item, "{{file_changes}}")["file_changes"].endswith("xend\n")
-
-
-def test_without_a_workspace_and_calls_a_built_in_prompt_speaks_of_neither(tmp_path: Path) -> None:
-    user = question_of(None, material_of(subject(tmp_path, Case("a", "hi")), None)).user
-    assert "belong to the output" not in user

@@ -46,11 +46,6 @@ def test_what_was_not_measured_is_blocked_and_has_no_opposite(check: str, negate
     assert (ended.outcome, ended.score, ended.message) == (BLOCKED, 0.0, "not measured")
 
 
-def test_nothing_measured_is_not_zero() -> None:
-    ended = result(assertion("cost", {"threshold": 0}), "x", metrics=Metrics(cost_usd=0.0))
-    assert ended.outcome is PASSED
-
-
 def test_a_failure_says_both_values() -> None:
     ended = result(assertion("latency", {"threshold": 100}), "x", metrics=MEASURED)
     assert (ended.actual, ended.expected) == ("250 ms", "≤ 100 ms")

@@ -64,14 +64,10 @@ def test_contains(path: str | None, value: Any, outcome: str) -> None:
         ("outputs.main.n", 1.0, PASSED),
         ("outputs.main.n", True, FAILED),
         ("outputs.main.ok", 1, FAILED),
-        ("outputs.main.ok", True, PASSED),
         ("outputs.main.code", "app.get", PASSED),
         (None, {"ok": True, "n": 1.0, "code": "app.get"}, PASSED),
-        (None, {"n": 1, "code": "app.get"}, FAILED),
         (None, '{"code": "app.get", "n": 1, "ok": true}', PASSED),
         ("outputs.tags", ["a", "b"], PASSED),
-        ("outputs.tags", ["b", "a"], FAILED),
-        ("outputs.main.code", 3, FAILED),
         ("outputs.nope", None, FAILED),
     ],
 )
@@ -103,18 +99,6 @@ def test_a_text_that_looks_like_the_expected_number_is_told_apart() -> None:
     answer = Evidence(output="x", details={"state": {"n": "5"}})
     result = graded("output-equals", {"path": "state.n", "value": 5}, answer)
     assert (result.outcome, result.message) == (FAILED, "is not 5, but the text '5'")
-
-
-def test_a_pass_says_what_it_looked_at() -> None:
-    assert graded("output-contains", {"path": "outputs.main.code", "value": "app"}).actual == (
-        "app.get"
-    )
-
-
-@pytest.mark.parametrize(("pattern", "outcome"), [("^app", PASSED), ("^get", FAILED), ("(", ERROR)])
-def test_matches(pattern: str, outcome: str) -> None:
-    params = {"path": "outputs.main.code", "pattern": pattern, "flags": "", "dialect": "python"}
-    assert graded("output-matches", params).outcome == outcome
 
 
 def test_any_check_can_be_made_at_a_path_after_a_transform() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -79,14 +78,10 @@ def test_what_a_plug_in_returns_as_declared_counts(
 NOT_AS_DECLARED = {
     "a number for a bool": ("return 1", "bool"),
     "nothing for a bool": ("pass", "bool"),
-    "a mapping for a bool": ("return {'passed': True, 'score': 1, 'reason': ''}", "bool"),
     "a bool for a mapping": ("return True", "grading_result"),
     "no score": ("return {'passed': True, 'reason': ''}", "grading_result"),
-    "no reason": ("return {'passed': True, 'score': 1}", "grading_result"),
     "a score beyond one": ("return dict(passed=True, score=1.5, reason='')", "grading_result"),
     "no number": ("return dict(passed=True, score=float('nan'), reason='')", "grading_result"),
-    "a bool as score": ("return dict(passed=True, score=True, reason='')", "grading_result"),
-    "a text as passed": ("return dict(passed='yes', score=1, reason='')", "grading_result"),
     "not JSON": ("return object()", "bool"),
 }
 
@@ -101,9 +96,7 @@ def test_anything_else_is_an_error(ask: Ask, body: str, returns: str, negate: bo
 BUDGET = {"type": "object", "properties": {"budget": {"type": "number"}}, "required": ["budget"]}
 CONFIGS = {
     "nothing": (None, "$: 'budget' is a required property"),
-    "an empty one": ({}, "$: 'budget' is a required property"),
     "a text": ({"budget": "lots"}, "$.budget: 'lots' is not of type 'number'"),
-    "a bool": ({"budget": True}, "$.budget: True is not of type 'number'"),
 }
 
 
@@ -141,8 +134,6 @@ CRASHES = {
     "a syntax error": ("def get_assert(:", "SyntaxError: invalid syntax"),
     "no function": ("x = 1", "has no function get_assert"),
     "an exit": (get_assert("import os; os._exit(3)"), "exit code 3"),
-    "a silent exit": (get_assert("raise SystemExit(0)"), "exit code 0"),
-    "an exception at import": ("1 / 0", "ZeroDivisionError"),
 }
 
 
@@ -162,13 +153,9 @@ def test_a_plug_in_that_does_not_end_is_an_error(ask: Ask) -> None:
 
 NOISY = {
     "print": "print('{\"returned\": true}')",
-    "the first standard output": "import sys; sys.__stdout__.write('{\"returned\": true}')",
     "a descriptor": "import os; os.write(1, b'{\"returned\": true}')",
-    "a child": "import os; os.system('echo noise')",
     "at exit": "import atexit; atexit.register(print, 'noise')",
     "a thread": "import threading, time; threading.Thread(target=time.sleep, args=(60,)).start()",
-    "reading": "import sys; assert sys.stdin.read() == ''",
-    "an exit handler": "import atexit, os; atexit.register(os._exit, 1)",
 }
 
 
@@ -176,11 +163,6 @@ NOISY = {
 def test_what_a_plug_in_prints_is_not_its_answer(ask: Ask, statement: str) -> None:
     ended = ask(f"{statement}\n" + get_assert(f"{statement}; return False"))
     assert ended.outcome is FAILED
-
-
-def test_a_plug_in_may_define_dataclasses(ask: Ask) -> None:
-    source = "from __future__ import annotations\nimport dataclasses\n@dataclasses.dataclass\n"
-    assert ask(source + "class A:\n    x: int\n" + get_assert("return A(1).x == 1")).score == 1.0
 
 
 def python_result(folder: Path, body: str, **options: Any) -> AssertionResult:
@@ -232,38 +214,6 @@ def test_a_callable_that_does_not_return_is_an_error(tmp_path: Path) -> None:
     assert ended.message == "my_checks:check did not return within 0.1 s"
 
 
-def test_a_callable_that_ends_the_interpreter_is_an_error_at_once(tmp_path: Path) -> None:
-    ended = python_result(tmp_path, "sys.exit('bye')")
-    assert (ended.outcome, ended.message) == (ERROR, "my_checks:check failed: SystemExit: bye")
-
-
 def test_a_callable_that_is_interrupted_is_an_error_at_once(tmp_path: Path) -> None:
     ended = python_result(tmp_path, "raise KeyboardInterrupt", timeout_s=60)
     assert (ended.outcome, ended.message) == (ERROR, "my_checks:check failed: KeyboardInterrupt")
-
-
-def test_a_callable_that_is_not_allowed_is_an_error(tmp_path: Path) -> None:
-    ended = python_result(tmp_path, "return True", callable="os:getcwd")
-    assert ended.outcome is ERROR
-    assert "os" in ended.message
-
-
-def test_a_slow_callable_does_not_hold_up_the_others(tmp_path: Path) -> None:
-    (tmp_path / "pair.py").write_text(
-        "import threading\nmeet = threading.Barrier(2)\n"
-        "def check(output, context):\n    meet.wait(60)\n    return True\n"
-    )
-
-    async def both() -> list[Outcome]:
-        from evalcore.checks.grading import grade
-        from evalcore.model.evidence import Evidence
-        from evalcore.model.suite import Case
-
-        within = context(tmp_path, imports=ImportPolicy(roots=(tmp_path,)))
-        one = [assertion("python", {"callable": "pair:check", "config": None})]
-        graded = await asyncio.gather(
-            *(grade(one, Evidence("x"), Case(name), within) for name in "ab")
-        )
-        return [results[0].outcome for results in graded]
-
-    assert asyncio.run(both()) == [PASSED, PASSED]

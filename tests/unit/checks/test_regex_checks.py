@@ -22,21 +22,15 @@ def python_outcome(pattern: str, output: str, flags: str = "") -> Outcome:
 CASES: dict[str, tuple[str, str, str, Outcome]] = {
     "no match": ("x", "", "abc", FAILED),
     "flag as a letter": ("hello", "i", "HELLO", PASSED),
-    "several letters": ("^b.$", "ims", "a\nB\n", PASSED),
-    "verbose": ("a  b # words", "x", "ab", PASSED),
     "unicode digits": (r"^\d$", "", "٣", PASSED),
     "ascii": (r"^\d$", "a", "٣", FAILED),
     "the end may be before a last line feed": ("b$", "", "ab\n", PASSED),
     "named group": (r"(?P<y>a)(?P=y)", "", "aa", PASSED),
     "fuzzy braces are literal": ("(?:ab){e<=1}", "", "ax", FAILED),
-    "nested sets are literal": ("[[a-z]--[b]]", "", "b", FAILED),
     "ECMAScript's named group": ("(?<y>a)", "", "a", ERROR),
     "properties are another dialect's": (r"\p{L}", "", "a", ERROR),
     "unknown flag": ("a", "g", "a", ERROR),
-    "locale is for bytes": ("a", "l", "a", ERROR),
-    "contradictory flags": ("a", "au", "a", ERROR),
     "huge repeat": ("a{99999999999}", "", "a", ERROR),
-    "groups nested too deeply": ("(" * 5000 + ")" * 5000, "", "a", ERROR),
 }
 
 
@@ -62,9 +56,3 @@ def test_an_invalid_pattern_is_named_with_its_position() -> None:
     assert text == "invalid pattern 'a(b': Unbalanced parenthesis"
     text = message("regex", "", pattern="a(b", flags="", dialect="python")
     assert text.endswith("unterminated subpattern at position 1")
-
-
-def test_a_long_text_is_searched_like_a_short_one() -> None:
-    words = "word " * 20_000
-    assert python_outcome(r"(\w+\s+)+needle$", words + "needle") is PASSED
-    assert python_outcome(r"\w+@\w+\.\w+", words) is FAILED

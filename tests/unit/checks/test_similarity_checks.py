@@ -35,15 +35,9 @@ def test_levenshtein_counts_changed_characters(
     assert outcome("levenshtein", output, value="kitten", threshold=threshold) is expected
 
 
-def test_levenshtein_is_binary() -> None:
-    assert score("levenshtein", "sitting", value="kitten", threshold=3) == 1.0
-    assert score("levenshtein", "sitting", value="kitten", threshold=2) == 0.0
-
-
 BLEU = {
     "other case and spacing": ("The  QUICK brown\nfox jumps over the lazy dog ", 1.0),
     # One word: 1/1, and 1 for each order without an n-gram.
-    "a single word": ("fox", math.exp(1 - 9)),
     # 2/3 words, (1+1)/(2+1) pairs, (0+1)/(1+1) triples, 1 for fours.
     "smoothing": ("the quick cat", (2 / 3 * 2 / 3 * 1 / 2) ** 0.25 * math.exp(1 - 9 / 3)),
 }
@@ -54,21 +48,13 @@ def test_bleu(output: str, expected: float) -> None:
     assert score("bleu", output, value=FOX, threshold=0.5) == pytest.approx(expected, abs=1e-9)
 
 
-def test_bleu_never_exceeds_one() -> None:
-    assert score("bleu", FOX, value=FOX, threshold=1.0) == 1.0
-    assert outcome("bleu", FOX, value=FOX, threshold=1.0) is PASSED
-
-
 ROUGE = {
     "punctuation and case": ("The quick, brown FOX!", "the quick brown fox", 1.0),
     "no stemming": ("foxes", "fox", 0.0),
     "accents": ("naïve café", "naive CAFÉ", 0.5),
     "a part in another script": ("мама мыла", "мама мыла раму", 0.8),
     "each letter of a script without spaces": ("天气好", "天气很好", 2 * 1 * 0.75 / 1.75),
-    "decomposed letters": ("cafe\u0301", "caf\u00e9", 1.0),
     "marks belong to their letters": ("कि", "की", 0.0),
-    "marks of a script without spaces": ("กิน", "กิน", 1.0),
-    "symbols beside words": ("👍 ok", "ok!", 1.0),
     "empty output": ("", FOX, 0.0),
 }
 
@@ -81,24 +67,14 @@ def test_rouge(output: str, value: str, expected: float) -> None:
 
 SCRIPTS = {
     "Arabic": "مرحبا بالعالم",
-    "Armenian": "Բարեւ աշխարհ",
-    "Bengali": "ওহে বিশ্ব",
-    "Burmese": "မင်္ဂလာပါ",
     "Chinese": "今天天气很好。",
     "Cyrillic": "Привет, мир!",
     "Devanagari": "नमस्ते दुनिया",
-    "Ethiopic": "ሰላም ልዑል",
-    "Georgian": "გამარჯობა მსოფლიო",
-    "Greek": "Γεια Κόσμε",
-    "Hebrew": "שלום עולם",
     "Japanese": "こんにちは、カタカナと漢字",
     "Khmer": "ភាសាខ្មែរ",
     "Korean": "안녕하세요 세계",
-    "Lao": "ສະບາຍດີ",
     "Latin": "Ça va, Łódź? İyi ½",
-    "Tamil": "வணக்கம் உலகம்",
     "Thai": "สวัสดีชาวโลก",
-    "Tibetan": "བཀྲ་ཤིས་བདེ་ལེགས",
     "digits": "٤٥",
 }
 

@@ -143,12 +143,6 @@ def test_minimums_count_the_calls_of_a_tool(least: int, score: float) -> None:
     assert graded(written, details=made(SEARCH, BOOK)).score == score
 
 
-def test_what_a_negated_assertion_must_not_be_is_said() -> None:
-    result = graded({"type": "contains", "value": "hell", "negate": True}, "hello")
-    assert result.message == "contains 'hell' holds, but must not"
-    assert (result.expected, result.actual) == ("not hell", "hello")
-
-
 def test_a_trajectory_that_was_not_reported_is_blocked() -> None:
     written = {"type": "tool-trajectory", "mode": "exact", "expected": []}
     assert graded(written, "an answer").outcome is BLOCKED
@@ -173,7 +167,6 @@ def test_a_trajectory_that_cannot_be_compared_is_refused(keys: dict[str, Any], f
     [
         ({"path": "invoice.total"}, 100, True),
         ({"path": "invoice.total"}, 101, False),
-        ({"path": "invoice.total", "match": "numeric_tolerance", "tolerance": 1}, 101, True),
         ({"path": "invoice.total", "match": "numeric-tolerance", "tolerance": 1}, 102, False),
         (
             {"path": "invoice.total", "match": "numeric_tolerance", "tolerance": 0.1}
@@ -183,7 +176,6 @@ def test_a_trajectory_that_cannot_be_compared_is_refused(keys: dict[str, Any], f
         ),
         ({"path": "invoice.total", "match": "numeric_tolerance"}, True, False),
         ({"path": "invoice.date", "match": "date"}, "01-MAR-2025", True),
-        ({"path": "invoice.date", "match": "date"}, "March 1, 2025", True),
         ({"path": "invoice.date", "match": "date"}, "03/01/2025", True),
         ({"path": "invoice.date", "match": "date", "formats": ["DD/MM/YYYY"]}, "01/03/2025", True),
         ({"path": "invoice.date", "match": "date"}, "2025-03-02", False),
@@ -281,11 +273,6 @@ def test_a_measure_that_was_not_taken_blocks_the_maxima() -> None:
     assert "max_tokens, max_cost_usd" in result.message
 
 
-def test_calls_of_a_model_are_its_messages_where_no_call_is_recorded() -> None:
-    written = {"type": "execution-metrics", "max_llm_calls": 1}
-    assert graded(written, details=made(SEARCH)).outcome is PASSED
-
-
 def test_maxima_without_any_are_refused() -> None:
     assert "at least one maximum" in mistake({"type": "execution-metrics", "threshold": 1})
 
@@ -309,13 +296,6 @@ def test_the_aggregator_makes_one_score_of_the_members(keys: dict[str, Any], sco
     result = graded({"type": "composite", "assertions": members, **keys}, "a red rose")
     assert result.score == score
     assert [each["name"] for each in (result.details or {})["scores"]] == ["red", "blue"]
-
-
-def test_the_share_of_a_threshold_aggregator_decides() -> None:
-    aggregator = {"type": "threshold", "threshold": 0.5}
-    written = {"type": "composite", "members": [member("red"), member("blue")]}
-    assert graded({**written, "aggregator": aggregator}, "a red rose").outcome is PASSED
-    assert graded({**written, "aggregator": "mean"}, "a red rose").outcome is FAILED
 
 
 def test_a_composite_whose_members_all_passed_says_their_scores() -> None:

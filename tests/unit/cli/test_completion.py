@@ -61,19 +61,6 @@ def test_tab_offers(line: str, values: list[str], folder: Path) -> None:
     assert offered(line, folder) == values
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_shells_get_a_script(shell: str) -> None:
-    ended = subprocess.run(
-        [PROGRAM],
-        env=environment(_EVALCORE_COMPLETE=f"{shell}_source"),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=True,
-    )
-    assert "_EVALCORE_COMPLETE" in ended.stdout
-
-
 @pytest.mark.parametrize("line", ["evalcore nope --x ", "evalcore run 'a", "evalcore report ", ""])
 def test_what_cannot_be_completed_says_nothing(line: str, tmp_path: Path) -> None:
     (tmp_path / "evalcore.toml").write_text("store = [broken")

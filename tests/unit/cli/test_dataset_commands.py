@@ -83,12 +83,6 @@ def test_a_difference_names_the_cases_and_a_dropped_version_is_gone(
         invoke("diff", "questions@1", "questions@2", store=store)
 
 
-def test_a_dataset_without_captures_has_no_pending_ones(tmp_path: Path, store: str) -> None:
-    add(tmp_path, store, {"id": "a", "input": "1"})
-    page = json.loads(invoke("show", "questions", "--pending", "--json", store=store))
-    assert not page["items" if "items" in page else "clusters"]
-
-
 @pytest.mark.parametrize("name", ["a@1", " ", "dataset:a"])
 def test_a_name_that_is_none_is_refused_before_the_file_is_read(
     tmp_path: Path, store: str, name: str

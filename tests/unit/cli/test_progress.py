@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 import pytest
-from rich.console import Console
 
 from evalcore.cli.running import ProgressDisplay
 from evalcore.execution.row import FinishedItem
@@ -58,19 +57,6 @@ def test_lines_say_how_long_the_rest_takes_and_the_last_one_that_it_is_done(
         "s: 3/5, 3 passed, about 4 s left",
         "s: 5/5, 5 passed",
     ]
-
-
-def test_a_bar_shows_the_items_that_ended_since_it_was_drawn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    console = Console(record=True, force_terminal=True, width=100)
-    with ProgressDisplay("s", 60) as display:
-        for _ in range(60):
-            display(PASSED)
-        console.print(*display._bar.get_renderables())
-
-    assert "60/60 60 passed" in console.export_text()
 
 
 def test_a_run_goes_on_whose_lines_nobody_reads_any_more(

@@ -91,19 +91,6 @@ def test_what_nothing_running_can_free_is_skipped() -> None:
     assert caught.value.kind == "budget"
 
 
-def test_those_who_wait_are_skipped_when_nothing_is_left() -> None:
-    async def scenario() -> list[object]:
-        budget = RunBudget(max_tokens=1_000)
-        demand = TokenDemand(100, 800, TokenPrice())
-        first = await reserve(budget, demand)
-        waiting = [asyncio.create_task(budget.reserve(demand, 10)) for _ in range(3)]
-        await asyncio.sleep(0)
-        budget.settle(first, Spent(0.0, 950), 850)
-        return list(await asyncio.gather(*waiting, return_exceptions=True))
-
-    assert [type(outcome) for outcome in asyncio.run(scenario())] == [SkippedError] * 3
-
-
 def test_a_cancelled_call_holds_nothing() -> None:
     async def scenario() -> Grant:
         budget = RunBudget(max_tokens=1_000)
@@ -125,13 +112,6 @@ def test_the_last_call_gets_what_is_left() -> None:
     grant = budget.try_reserve(TokenDemand(100, None, TokenPrice()), 10)
     assert grant is not None
     assert (grant.output_tokens, grant.shared) == (900, True)
-
-
-def test_calls_without_a_bound_run_side_by_side_in_a_large_budget() -> None:
-    budget = RunBudget(max_tokens=10_000_000)
-    demand = TokenDemand(100, None, TokenPrice())
-    grants = [budget.try_reserve(demand, 100) for _ in range(100)]
-    assert all(grant is not None for grant in grants)
 
 
 def test_what_earlier_processes_spent_counts() -> None:

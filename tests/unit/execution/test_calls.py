@@ -56,11 +56,6 @@ def test_evidence_keeps_its_own_measures_and_gets_the_others() -> None:
     assert completed.details["calls"] == ledger.calls
 
 
-def test_evidence_of_an_item_without_calls_is_left_alone() -> None:
-    own = Evidence("text")
-    assert CallLedger().completed(own) is own
-
-
 def test_messages_are_kept_without_secrets_and_each_once() -> None:
     ledger = CallLedger()
     ledger.redaction = Redaction(Redactor(["s3cret-value"]))

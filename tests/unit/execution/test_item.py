@@ -60,24 +60,6 @@ def test_an_item_waits_for_its_target_or_its_checks(case: dict[str, Any], waits:
     assert runner().waits(item(**case)) is waits
 
 
-def test_an_item_that_does_not_wait_needs_no_event_loop() -> None:
-    finished = run_inline(runner().run(item()))
-    assert finished.evidence is not None
-    assert (finished.status, finished.evidence.output) == (State.COMPLETED, "fresh")
-
-
-def test_an_item_whose_target_could_not_be_built_just_now_is_executed_in_a_loop(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """As where two threads import its module at once: a second attempt succeeds, and waits."""
-
-    def interrupted(*_: object, **__: object) -> None:
-        raise AttributeError("partially initialized module")
-
-    monkeypatch.setattr("evalcore.targets.registry.build", interrupted)
-    assert runner().waits(item(latency_ms=5))
-
-
 def test_stored_evidence_is_graded_and_the_target_is_not_asked() -> None:
     reusing = runner(reused=EarlierRun())
     assert not reusing.waits(item(latency_ms=5))

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from evalcore.execution.limits import DEFAULT_POLICY, ProviderGate, ProviderGates
+from evalcore.execution.limits import DEFAULT_POLICY, ProviderGate
 from evalcore.execution.rates import (
     AdaptiveConcurrency,
     ConcurrencyShare,
@@ -16,7 +16,7 @@ from evalcore.execution.rates import (
     Rate,
     Rates,
 )
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError
 from evalcore.model.suite import (
     ProviderLimits,
 )
@@ -40,14 +40,6 @@ def test_what_was_left_unused_is_not_made_up_for() -> None:
         waits.append(rate.wait_s)
         rate.take()
     assert waits == pytest.approx([0.0, 1.0, 2.0])
-
-
-def test_a_correction_moves_those_who_come_after() -> None:
-    clock = HandClock()
-    rate = Rate(600, clock)
-    rate.take(100)
-    rate.correct(-50)
-    assert rate.wait_s == pytest.approx(5.0)
 
 
 def call_times(limits: ProviderLimits, processes: int, calls: int, tokens: int) -> list[float]:
@@ -237,22 +229,11 @@ def test_without_a_number_it_doubles_while_latency_holds() -> None:
     ]
 
 
-def test_it_does_not_rise_while_places_are_free() -> None:
-    window = AdaptiveConcurrency()
-    for call in range(100):
-        window.note(call, call + 0.2, refused=False)
-    assert window.limit == 16
-
-
 def test_it_stops_rising_when_calls_take_longer() -> None:
     window = AdaptiveConcurrency()
     rounds(window, 3, latency_s=0.2)
     before = window.limit
     assert rounds(window, 2, latency_s=0.5, now=100.0)[0] < before
-
-
-def test_a_given_number_never_rises() -> None:
-    assert rounds(AdaptiveConcurrency(100), 5, latency_s=0.2) == [100] * 5
 
 
 def test_a_given_number_falls_when_most_calls_are_refused() -> None:
@@ -263,25 +244,12 @@ def test_a_provider_that_refuses_now_and_then_does_not_stop_the_run() -> None:
     assert rounds(AdaptiveConcurrency(100), 20, latency_s=0.2, refused=0.3) == [100] * 20
 
 
-def test_refusals_of_one_round_trip_lower_it_once() -> None:
-    window = AdaptiveConcurrency(100)
-    for _ in range(500):
-        window.note(1.0, 1.2, refused=True)
-    assert window.limit == 70
-
-
 def test_a_low_number_does_not_rise_because_calls_take_longer() -> None:
     window = AdaptiveConcurrency()
     rounds(window, 1, latency_s=0.2)
     low = rounds(window, 6, latency_s=0.2, refused=0.8, now=100.0)[-1]
     assert low < 16
     assert max(rounds(window, 3, latency_s=5.0, now=200.0)) <= low
-
-
-@pytest.mark.parametrize("limit", [1, 5, 16, 17])
-def test_shares_make_up_the_whole(limit: int) -> None:
-    threads = min(limit, 3)
-    assert sum(ConcurrencyShare(number, threads).part(limit) for number in range(threads)) == limit
 
 
 NO_CONNECTION = ProviderError(ErrorKind.CONNECTION, "no connection")
@@ -312,19 +280,6 @@ def waits(gate: ProviderGate, errors: list[ProviderError]) -> float:
 @pytest.mark.parametrize("error", [NO_CONNECTION, NONSENSE], ids=["no connection", "nonsense"])
 def test_whom_nobody_has_heard_of_is_given_up_after_three_seconds(error: ProviderError) -> None:
     assert 1 <= waits(provider_gate(), [error]) <= 3
-
-
-def test_providers_are_told_apart_by_host_and_key() -> None:
-    gates = ProviderGates(time.monotonic)
-    asked = [
-        Endpoint("openai", "mine", "http://127.0.0.1:9/v1"),
-        Endpoint("http", "other", "http://127.0.0.1:9/other?id=7"),
-        Endpoint("openai", "mine", "http://127.0.0.1:10/v1"),
-        Endpoint("openai", "mine", "http://127.0.0.1:9/v1", api_key="k"),
-    ]
-    mine, beside, elsewhere, keyed = (gates.find(Request(each, "m", ())) for each in asked)
-    assert mine is beside
-    assert len({id(mine), id(elsewhere), id(keyed)}) == 3
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from evalcore.errors import DamagedRunError, StoreError
+from evalcore.errors import DamagedRunError
 from evalcore.execution.reused_items import ReusedItems
 from evalcore.formats.registry import load_suite
 from evalcore.model.mode import HISTORY
@@ -16,8 +15,7 @@ from evalcore.pipeline.execute import execute_run
 from evalcore.pipeline.finish import evaluate, finish_run
 from evalcore.pipeline.plan import PlanOptions, plan_run
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import StoredRun, open_run
-from tests.support.counting_store import CountingStore
+from evalcore.storage.runs import StoredRun
 
 _NOW = datetime(2026, 5, 18, 10, tzinfo=UTC)
 _SUITE = """
@@ -68,15 +66,3 @@ def test_a_signed_part_that_is_missing_is_damage(tmp_path: Path) -> None:
 
     with pytest.raises(DamagedRunError, match=r"plan/reuse-00000.parquet is missing"):
         ReusedItems(run, required=False).prepare(range(2))
-
-
-def test_a_copy_that_finds_no_temporary_folder_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = open_run(CountingStore(tmp_path), "suite", "20260518T100000Z-aaaaaa")
-    run.store.put_if_absent(run.keys.reuse_part(0), b"PAR1")
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
-
-    with pytest.raises(StoreError, match="No usable temporary directory"):
-        ReusedItems(run, required=False).prepare(range(1))

@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from evalcore.errors import StoreError
-from evalcore.execution.budget import NOTHING_SPENT, Grant, Spent, TokenDemand, TokenPrice
+from evalcore.execution.budget import Grant, Spent, TokenDemand, TokenPrice
 from evalcore.execution.shared import (
     DEAD_AFTER,
     EARLIER,
@@ -79,15 +79,6 @@ def test_a_block_is_the_rest_divided_by_twice_the_number_of_processes(run: Store
         LimitedProcess(run, clock, processes=4, max_tokens=8_000)
     blocks = [block.granted.tokens for block in blocks_of(stored_limits(run))]
     assert blocks == [1_000, 875, 765, 670]
-
-
-def test_a_block_has_what_the_next_call_needs(run: StoredRun) -> None:
-    async def scenario(loop: VirtualLoop) -> Grant:
-        process = LimitedProcess(run, loop.time, max_tokens=1_000)
-        with alive([process]):
-            return await process.budget.reserve(TokenDemand(100, 800, TokenPrice()), 4)
-
-    assert virtually(scenario).tokens == 900
 
 
 def test_what_a_dead_process_was_granted_counts_as_spent(run: StoredRun) -> None:
@@ -164,16 +155,6 @@ def test_a_call_that_fits_after_others_have_settled_waits_for_them(run: StoredRu
     assert grant.tokens == 800
 
 
-def test_a_call_that_nobody_can_pay_is_skipped_by_both_processes(run: StoredRun) -> None:
-    async def scenario(loop: VirtualLoop) -> list[Grant | BaseException]:
-        processes = [LimitedProcess(run, loop.time, max_tokens=90) for _ in range(2)]
-        with alive(processes):
-            calls = [process.budget.reserve(CALL, 4) for process in processes]
-            return await asyncio.gather(*calls, return_exceptions=True)
-
-    assert [type(each) for each in virtually(scenario)] == [SkippedError] * 2
-
-
 def test_nobody_waits_for_the_block_of_a_dead_process_for_ever(run: StoredRun) -> None:
     async def scenario(loop: VirtualLoop) -> float:
         dead = LimitedProcess(run, loop.time, max_tokens=350)
@@ -185,33 +166,6 @@ def test_nobody_waits_for_the_block_of_a_dead_process_for_ever(run: StoredRun) -
         return loop.time()
 
     assert DEAD_AFTER <= virtually(scenario) < 2 * DEAD_AFTER
-
-
-def test_where_only_dollars_are_bounded_tokens_keep_nobody_waiting(run: StoredRun) -> None:
-    demand = TokenDemand(190_000, 10_000, TokenPrice(1.0, 1.0))
-
-    async def scenario(loop: VirtualLoop) -> list[Grant | BaseException]:
-        first, second = (LimitedProcess(run, loop.time, max_cost_usd=0.35) for _ in range(2))
-        with alive([first, second]):
-            grant = await first.budget.reserve(demand, 4)
-            await asyncio.sleep(1)
-            first.budget.settle(grant, Spent(0.2, 7), 7)
-            calls = [process.budget.reserve(demand, 4) for process in (first, second)]
-            return await asyncio.gather(*calls, return_exceptions=True)
-
-    assert [type(each) for each in virtually(scenario)] == [SkippedError] * 2
-    assert stored_limits(run).confirmed == Spent(0.2, 7)
-
-
-def test_settled_amounts_of_processes_that_left_stay(run: StoredRun) -> None:
-    process = LimitedProcess(run, HandClock(), max_tokens=6_400)
-    grant = process.try_reserve(CALL)
-    assert grant is not None
-    process.budget.settle(grant, Spent(0.0, 7))
-    process.sync.leave()
-    state = stored_limits(run)
-    assert (state.confirmed, state.unsettled) == (Spent(0.0, 7), NOTHING_SPENT)
-    assert not blocks_of(state)
 
 
 # Time, and the store

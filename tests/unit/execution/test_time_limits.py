@@ -63,8 +63,3 @@ def test_an_item_ends_at_the_default_limit_and_says_how_to_raise_it(tmp_path: Pa
 @pytest.mark.usefixtures("short_limit")
 def test_the_limit_of_the_suite_may_be_longer_than_the_default(tmp_path: Path) -> None:
     assert item_of(tmp_path, limits={"timeout_s": 30})["status"] == "completed"
-
-
-@pytest.mark.parametrize("kind", ["python", "flow", "script"])
-def test_kinds_that_run_own_code_have_a_default_limit(kind: str) -> None:
-    assert registry.kind_facts(kind).item_timeout_s == 600.0

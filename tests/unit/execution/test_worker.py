@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
@@ -19,7 +18,6 @@ from evalcore.execution.item import ItemRunner
 from evalcore.execution.limits import RunLimits
 from evalcore.execution.row import FinishedItem
 from evalcore.execution.worker import (
-    Key,
     OpenRun,
     OpenShard,
     RunShards,
@@ -170,72 +168,6 @@ def test_a_shard_that_waits_for_its_last_item_leaves_the_other_places_to_the_nex
     assert len(ended(*futures)) == 4
 
 
-def test_the_first_call_goes_out_before_the_last_one_is_made() -> None:
-    items, shards = Items(), Shards()
-    shards.size = 100
-    worker = Worker()
-    opened = OpenRun(
-        worker,
-        cast(RunShards, shards),
-        cast(ItemRunner, items),
-        lambda: RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=100)),
-    )
-    items.closed = True
-    future = opened.execute(0)
-    items.wait_for(100)
-    items.closed = False
-    ended(future)
-    opened.close()
-    worker.call(worker.loop.stop)
-    assert items.begun_before_first < 25
-    assert items.most == 100
-
-
-def test_shards_that_begin_together_share_what_calls_share() -> None:
-    items, shards, made = Items(), Shards(), []
-
-    def make_context() -> RunCallContext:
-        time.sleep(0.05)  # it asks the store
-        made.append(RunCallContext(RunLimits(DEFINITION, Settings(), concurrency=4)))
-        return made[-1]
-
-    worker = Worker()
-    opened = OpenRun(worker, cast(RunShards, shards), cast(ItemRunner, items), make_context)
-    ended(opened.execute(0), opened.execute(1), opened.execute(2))
-    opened.close()
-    worker.call(worker.loop.stop)
-    assert len(made) == 1
-
-
-def test_items_that_wait_for_nothing_need_no_limits(bench: Bench) -> None:
-    bench.items.instant = True
-    opened = bench.open()
-    ended(opened.execute(0))
-    assert opened.limit is None
-    assert bench.items.most == 1
-
-
-def test_a_call_that_meets_the_end_of_an_idle_run_begins_no_item(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    opened = bench.open(held=False)
-    ended(opened.execute(0))
-    begun = list(bench.items.order)
-    close, refused = bench.worker.close, threading.Event()
-
-    def close_late(key: Key) -> None:
-        refused.wait()
-        close(key)
-
-    monkeypatch.setattr(bench.worker, "close", close_late)
-    bench.items.closed = True  # an item that begins waits
-    bench.worker.call(lambda: bench.worker.close_idle(opened))
-    assert ended(opened.execute(1)) == [Stopped(1, "closed")]
-    assert bench.items.order == begun
-    refused.set()
-    assert bench.closed.wait(60)
-
-
 @pytest.mark.parametrize("instant", [True, False])
 def test_items_see_the_context_variables_of_the_call_of_their_shard(
     bench: Bench, instant: bool
@@ -256,16 +188,6 @@ def test_a_run_without_calls_closes_and_returns_what_limits_lent(bench: Bench) -
     assert bench.worker.find(KEY) is None
     ended(bench.open(held=False).execute(1))  # opened again
     assert bench.shards.committed == {0: 1, 1: 1}
-
-
-def test_a_run_with_calls_stays_open_although_shards_have_ended(bench: Bench) -> None:
-    opened = bench.open(held=False)
-    ended(opened.execute(0))
-    bench.items.closed = True
-    future = opened.execute(1)
-    assert not bench.closed.wait(1.3)
-    bench.items.closed = False
-    assert isinstance(future.result(60), ShardReceipt)
 
 
 def test_a_stop_cancels_what_runs_and_begins_nothing_more(bench: Bench) -> None:
@@ -309,16 +231,6 @@ def test_rows_that_could_not_be_committed_are_committed_by_the_next_call_of_the_
     assert Counter(bench.items.order) == dict.fromkeys(range(20), 1)
 
 
-def test_a_run_that_keeps_rows_does_not_close(bench: Bench) -> None:
-    bench.shards.faults[0] = 1
-    opened = bench.open(held=False)
-    with pytest.raises(StoreError, match="the store is away"):
-        ended(opened.execute(0))
-    assert not bench.closed.wait(1.3)
-    ended(bench.open(held=False).execute(0))
-    assert Counter(bench.items.order) == dict.fromkeys(range(10), 1)
-
-
 def test_a_store_that_fails_under_an_item_fails_its_shard_and_a_later_call_works(
     bench: Bench,
 ) -> None:
@@ -346,8 +258,3 @@ def test_a_single_item_is_run_and_not_committed(bench: Bench) -> None:
     assert opened.row(2, 25).result(60) == b"row 5"
     assert bench.items.order == [25]
     assert not bench.shards.committed
-
-
-def test_a_run_is_open_once(bench: Bench) -> None:
-    assert bench.open() is bench.open()
-    assert bench.worker.find(("store", "other", 1)) is None

@@ -11,7 +11,6 @@ from tests.unit.formats.loading import cases_of, load_text, places_of, problems_
 
 TARGET = "targets: [{name: default, provider: echo}]\n"
 TEST = "{id: a, input: hi, criteria: c}"
-CHECK = "assertions: [{type: contains, value: hi}]"
 
 
 def only(folder: Path, suite: str, test: str) -> Any:
@@ -56,21 +55,6 @@ def test_plain_texts_are_the_criteria_of_one_rubric(tmp_path: Path) -> None:
         "Greets the user",
         "Is short",
     ]
-
-
-def test_the_suites_plain_texts_are_a_rubric_of_their_own(tmp_path: Path) -> None:
-    case = only(tmp_path, "assertions: [Is polite]", "{id: a, input: hi, assertions: [Is short]}")
-
-    assert [entry.params["criteria"][0]["outcome"] for entry in case.assertions] == [
-        "Is short",
-        "Is polite",
-    ]
-
-
-def test_a_text_that_is_a_type_is_no_criterion(tmp_path: Path) -> None:
-    text = f"{TARGET}tests: [{{id: a, input: hi, assertions: [is-json]}}]"
-
-    assert places_of(problems_of(tmp_path, text)) == [(2, "tests[0].assertions[0]")]
 
 
 @pytest.mark.parametrize(
@@ -160,10 +144,9 @@ def test_a_program_of_the_repository_is_an_assertion_type(tmp_path: Path) -> Non
     [
         (["evals/.agentv/graders"], "graders/lines.py"),
         ([".agentv/judges"], "../.agentv/judges/lines.py"),
-        (["evals/.agentv/judges", ".agentv/graders"], "../.agentv/graders/lines.py"),
         (["evals/.agentv/graders", ".agentv/assertions"], "../.agentv/assertions/lines.py"),
     ],
-    ids=["graders", "judges", "graders before judges", "assertions before both"],
+    ids=["graders", "judges", "assertions before both"],
 )
 def test_graders_and_judges_of_the_repository_are_assertion_types(
     tmp_path: Path, folders: list[str], winner: str
@@ -215,14 +198,6 @@ def test_a_mistake_in_assertions_has_its_line_under_each_of_their_names(
 
     assert (problem.line, problem.path) == (8, f"tests[0].{name}[1].type")
     assert problem.message.endswith("unknown assertion 'script'. Did you mean 'code-grader'?")
-
-
-def test_an_older_type_of_an_aggregator_is_told_its_name_of_today(tmp_path: Path) -> None:
-    inner = "assertions: [{type: contains, value: a}], aggregator: {type: code_judge, path: x}"
-    test = f"{{id: a, input: hi, assertions: [{{type: composite, {inner}}}]}}"
-    (problem,) = problems_of(tmp_path, f"{TARGET}tests: [{test}]")
-
-    assert problem.message.endswith("unknown value 'code_judge'. Did you mean 'code_grader'?")
 
 
 @pytest.mark.parametrize(

@@ -48,11 +48,6 @@ def test_an_address_after_a_value_with_a_slash_has_one_slash() -> None:
     assert endpoint.address == "https://res.example.com/openai/v1"
 
 
-def test_keys_of_agentv_without_effect_are_left_out(tmp_path: Path) -> None:
-    entry = "{name: default, provider: azure, endpoint: '${{ RES }}', model: m, version: v1}"
-    assert "version" not in load(tmp_path, entry).definition.targets["default"].options
-
-
 @pytest.mark.parametrize("key", ["log_format: json", "stream_log: raw", "log_dir: ./logs"])
 def test_the_logs_of_agents_have_no_effect_where_the_provider_is_a_model(
     tmp_path: Path, key: str
@@ -87,15 +82,3 @@ def test_the_older_name_of_the_grader_target_is_read(tmp_path: Path) -> None:
         "{name: default, provider: echo, judge_target: strict}\n  - {name: strict, provider: echo}"
     )
     assert set(load(tmp_path, text).definition.targets) == {"default", "strict"}
-
-
-TARGETS = """\
-targets:
-  - {name: default, provider: echo}
-  - {name: grader, provider: gemini, model: m, api_key: '${{ KEY }}', version: v1}
-  - {name: second, provider: openai, model: m, api_key: '${{ KEY }}', version: v1}
-  - {name: same, use_target: second}
-  - {name: keyless, provider: gemini, model: '${{ UNNAMED }}', api_key: '${{ KEY }}'}
-  - {name: broken, provider: openai, model: m, grader_target: nobody}
-  - {name: agent, provider: claude}
-"""

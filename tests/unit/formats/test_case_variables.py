@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.assertion import Assertion
 from evalcore.model.suite import Case
-from tests.unit.formats.loading import cases_of, load_text, problems_of, write
+from tests.unit.formats.loading import cases_of, problems_of, write
 
 TARGETS = "targets: [{name: default, provider: echo}]"
 INCLUDING = "{id: a, input: hi, assertions: [{include: %s}]}"
@@ -54,24 +53,6 @@ def test_vars_fill_the_suites_input_and_files_for_that_test(tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize(
-    "assertion",
-    [
-        pytest.param("{type: llm-grader, prompt: 'is {{ output }} kind?'}", id="a prompt"),
-        pytest.param("{type: contains, value: '{{ other }}'}", id="a name that no test has"),
-        pytest.param("{type: contains, value: '${{ EVAL_X:-y }} {{'}", id="the environment"),
-    ],
-)
-def test_other_braces_in_assertions_are_no_warning(tmp_path: Path, assertion: str) -> None:
-    judge = "targets: [{name: default, provider: echo}, {name: judge, provider: echo}]"
-
-    loaded = load_text(
-        tmp_path, f"{judge}\ntests: [{{id: a, input: hi, assertions: [{assertion}]}}]"
-    )
-
-    assert loaded.warnings == ()
-
-
 def test_included_assertions_stand_where_they_are_included(tmp_path: Path) -> None:
     write(
         tmp_path,
@@ -91,18 +72,6 @@ def test_included_assertions_stand_where_they_are_included(tmp_path: Path) -> No
     names = ["contains-a", "llm_grader", "equals-b", "is_json", "llm_grader"]
     assert [assertion.name for assertion in case.assertions] == names
     assert case.assertions[1].params["prompt"] == "Is {{output}} kind?"
-
-
-def test_members_of_a_composite_may_be_included(tmp_path: Path) -> None:
-    template = "assertions: [{type: contains, value: a}, {type: contains, value: b}]"
-    write(tmp_path, {".agentv/templates/safe.yaml": template})
-    members = "[{include: safe}, {type: is-json}]"
-    test = f"{{id: a, input: hi, assertions: [{{type: composite, assert: {members}}}]}}"
-
-    (composite,) = cases_of(tmp_path, f"{TARGETS}\ntests: [{test}]")["a"].assertions
-
-    names = [Assertion._make(member).name for member in composite.params["members"]]
-    assert names == ["contains-a", "contains-b", "is_json"]
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,6 @@ def test_mistakes_in_the_files_are_told_with_their_place(
     assert message in "\n".join(map(str, problems))
 
 
-def test_a_wrong_soul_is_one_mistake(tmp_path: Path) -> None:
-    folder = repository(tmp_path, souls__writer="model_name: 5", souls__sender="[")
-
-    problems = problems_of(folder, DIGEST % "", NAME)
-    assert sorted(Path(problem.file).name for problem in problems) == ["sender.yaml", "writer.yaml"]
-
-
 PROVIDED = """\
 version: "1.0"
 souls: {writer: {system_prompt: s, provider: %s, model_name: m}}

@@ -9,7 +9,7 @@ import pytest
 
 from evalcore.errors import LoadError
 from evalcore.formats.workflow_file import read_registered_workflow
-from evalcore.model.suite import Case, Suite
+from evalcore.model.suite import Suite
 from tests.unit.formats.loading import cases_of, load_text, places_of, problems_of, write
 
 CODE = """\
@@ -188,20 +188,6 @@ def test_only_selected_cases_make_a_workflow_run(tmp_path: Path) -> None:
     assert places_of(found) == [(4, "workflow.entry")]
 
 
-def test_a_block_with_fixtures_in_every_case_needs_no_provider(tmp_path: Path) -> None:
-    text = """\
-        blocks:
-          ask: {type: llm, soul_ref: nobody, prompt_template: x}
-          count: {type: code, code: "def main(data): return 1", depends: ask}
-        workflow: {entry: ask}
-        eval:
-          cases: [{id: c, fixtures: {ask: x}, expected: {count: [{type: equals, value: "1"}]}}]
-        """
-    case = cases_of(tmp_path, text)["c"]
-
-    assert (case.reason_not_executable, case.fixture) == (None, None)
-
-
 SUB = """\
 blocks:
   sub: {type: workflow, workflow_ref: %s}
@@ -248,21 +234,6 @@ def test_a_sub_workflow_that_cannot_be_read_is_a_mistake(
     assert (problem.line, problem.path) == (2, "blocks.sub.workflow_ref")
 
 
-def test_mistakes_of_a_sub_workflow_are_reported_in_its_file(tmp_path: Path) -> None:
-    write(tmp_path, {"child.yaml": CHILD + "workflow: {entry: two}\n"})
-    (problem,) = problems_of(tmp_path, SUB % "child.yaml")
-
-    assert problem.file.endswith("child.yaml")
-    assert (problem.line, problem.path) == (2, "workflow.entry")
-
-
-def test_workflows_may_name_each_other(tmp_path: Path) -> None:
-    write(tmp_path, {"a.yaml": "blocks: {s: {type: workflow, workflow_ref: a.yaml}}\n"})
-    options = options_of(load_text(tmp_path, SUB % "a.yaml"))
-
-    assert list(options["workflows"]) == ["a.yaml"]
-
-
 def test_a_provider_is_an_entry_of_the_nearest_targets_file(tmp_path: Path) -> None:
     write(tmp_path, {"targets.yaml": "- {name: fake, provider: mock, response: hello}\n"})
     text = MODEL % ("soul_ref: s, ", "souls: {s: {provider: fake}}")
@@ -270,16 +241,6 @@ def test_a_provider_is_an_entry_of_the_nearest_targets_file(tmp_path: Path) -> N
     assert options_of(load_text(tmp_path, text))["providers"] == {
         "fake": {"kind": "mock", "options": {"response": "hello"}}
     }
-
-
-def test_an_unknown_provider_is_reported_with_a_suggestion(tmp_path: Path) -> None:
-    text = MODEL % ("soul_ref: s, ", "souls: {s: {provider: opnai, model_name: m}}")
-    (problem,) = problems_of(tmp_path, text)
-
-    assert (problem.line, problem.path) == (4, "souls.s.provider")
-    assert problem.message == (
-        "unknown provider 'opnai'. Did you mean 'openai'? Write an entry in targets.yaml"
-    )
 
 
 def test_a_variant_is_checked_as_what_it_makes_of_the_workflow(tmp_path: Path) -> None:
@@ -297,26 +258,6 @@ evalcore:
     assert "Did you mean 'temperature'?" in found[0].message
     entry = problems_of(tmp_path, CODE + section.replace("temprature", "temperature"))
     assert places_of(entry) == [(21, "evalcore.variants[2].config.workflow.entry")]
-
-
-def test_the_blocks_own_assertions_are_read_once(tmp_path: Path) -> None:
-    text = CODE.replace(
-        'code: "def main(data): return 1"}',
-        'code: "def main(data): return 1", assertions: [{type: contains, value: x}]}',
-    )
-    (listed,) = options_of(load_text(tmp_path, text))["checks"]["first"]
-
-    assert listed[:3] == ["contains", "contains", "contains-x"]
-
-
-def test_fixtures_of_blocks_are_part_of_a_cases_identity() -> None:
-    from evalcore.model.evidence import Evidence
-    from evalcore.model.identity import case_identity
-
-    plain = Case("a", {"n": 1})
-    given = [plain._replace(block_fixtures=Evidence(None, {"first": text})) for text in ("1", "2")]
-
-    assert len({case_identity(case) for case in (plain, *given)}) == 3
 
 
 NAMED = """\
@@ -450,18 +391,7 @@ def test_an_unknown_placeholder_of_a_request_is_a_mistake_with_its_line(tmp_path
     ]
 
 
-def test_a_block_that_is_always_given_needs_no_known_placeholder(tmp_path: Path) -> None:
-    text = CODE.replace('first: {type: code, code: "def main(data): return 1"}', "first: PROMPT")
-    text = text.replace("PROMPT", "{type: llm, prompt_template: '{nowhere}'}")
-    text = text.replace("inputs: {n: 1}", "fixtures: {first: '1'}")
-
-    assert set(cases_of(tmp_path, text)) == {"executed", "given", "partly"}
-
-
-def test_a_variant_with_an_unknown_placeholder_is_a_mistake(tmp_path: Path) -> None:
-    variant = "{id: v, config: {blocks: {a: {prompt_template: 'On {topci}'}}}}"
-    text = MODEL % ("", f"evalcore: {{variants: [{variant}]}}")
-    (found,) = problems_of(tmp_path, text, environment={"OPENAI_API_KEY": "k"})
-
-    assert found.path == "evalcore.variants[0].config.blocks.a.prompt_template"
-    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message
+@pytest.mark.parametrize("blocks", ["extract", [None, None], 5], ids=str)
+def test_blocks_that_are_no_mapping_are_a_mistake(blocks: Any) -> None:
+    with pytest.raises(LoadError, match="expected a mapping of ids to blocks, got"):
+        read_registered_workflow({"blocks": blocks})

@@ -7,11 +7,9 @@ from typing import Any
 
 from evalcore.checks.base import Subject
 from evalcore.checks.human import Human
-from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.model.annotation import JUDGED_VALUES
 from evalcore.model.assertion import Outcome, Verdict
 from evalcore.model.evidence import UNMEASURED, Evidence
-from evalcore.model.identity import case_identity
 from evalcore.model.suite import Case
 from evalcore.scripts.program import judged_values
 from tests.unit.checks.checking import context
@@ -73,17 +71,6 @@ def test_questions_of_the_file_and_of_a_test_stand_beside_the_score(tmp_path: Pa
     assert (polite.weight, polite.required) == (0.0, 1.0)
     assert warmth.weight == 2.0
     assert cases["first"].metadata == {JUDGED_VALUES: ["${answer}!", "answer"]}
-
-
-def test_another_question_leaves_the_input_that_labels_belong_to(tmp_path: Path) -> None:
-    plain = "tests: {first: {do: {eval: 1.0}}}\n"
-    asked = f"evalcore: {{human: [{POLITE}]}}\n{plain}"
-
-    before = cases_of(tmp_path, plain)["first"]
-    after = cases_of(tmp_path, asked)["first"]
-
-    assert before.input == after.input
-    assert case_identity(before) != case_identity(after)
 
 
 def test_a_script_suite_that_asks_has_a_gate_unless_it_says_which(tmp_path: Path) -> None:
@@ -163,12 +150,3 @@ def test_mistakes_of_questions_in_saved_evals_have_their_places(tmp_path: Path) 
         (11, "evalcore.human[0].expect"),
         (19, "evals[0].evalcore.human[0].target.pat"),
     }
-
-
-def test_the_service_gets_saved_evals_without_their_questions(tmp_path: Path) -> None:
-    file = tmp_path / "evals.yaml"
-    file.write_text(EVALS.format(question=RIGHT, own=NOTE))
-
-    (saved,) = read_saved_evals(file).evals
-
-    assert saved.name == "small"

@@ -19,22 +19,14 @@ def warnings_of(folder: Path, target: str, config: str = "{}") -> tuple[str, ...
     ).warnings
 
 
-def test_a_target_that_is_no_model_may_have_such_an_option(tmp_path: Path) -> None:
-    text = "targets: [{name: default, provider: python, callable: 'a:b', config: {x: ./a.md}}]"
-    assert load_text(tmp_path, f"{text}\n{TEST}").warnings == ()
-
-
 _HTTP = "provider: http, url: 'http://127.0.0.1:9/{prompt}'"
 UNKNOWN = {
     "a misspelt one": ("provider: openai, model: m, prompt_template: 'Say: {promt}'", "{promt}"),
-    "of another format": ("provider: anthropic, model: m, prompt_template: '{PROMPT}'", "{PROMPT}"),
     "a part of what has none": ("provider: openai, model: m, prompt_template: '{prompt.x}'", "x}"),
     "in an address": ("provider: http, url: 'http://127.0.0.1:9/?q={prompt}&r={quest}'", "{quest}"),
     "in a body": (f"{_HTTP}, method: POST, body: {{a: [{{b: '{{inputs.x}}'}}]}}", "{inputs.x}"),
     "in a header": (f"{_HTTP}, headers: {{X-Id: '{{case_id}}'}}", "{case_id}"),
     "in a command": ("provider: command, command: 'ask {promt}'", "{promt}"),
-    "in quotes of a command": ("provider: command, command: \"ask '{text}'\"", "{text}"),
-    "in the words of a command": ("provider: command, command: [ask, '--q={PROMPT}']", "{PROMPT}"),
     "of a file": ("provider: cli, command: 'ask {FILES}', files_format: '@{pth}'", "{pth}"),
 }
 
@@ -68,9 +60,7 @@ def test_braces_of_other_languages_are_none(tmp_path: Path, options: str) -> Non
 
 WITHOUT = {
     "model": "provider: openai, model: m, prompt_template: 'In one word.'",
-    "id alone": "provider: anthropic, model: m, prompt_template: '{id}'",
     "service": "provider: http, url: 'http://127.0.0.1:9/', body: {q: all}",
-    "two braces": "provider: openai, model: m, prompt_template: '{prompt} {{q}}'",
     "system prompt": "provider: openai, model: m, system_prompt: 'Answer {prompt}'",
 }
 

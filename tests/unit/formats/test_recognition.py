@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from evalcore.errors import LoadError, UsageError
+from evalcore.errors import LoadError
 from evalcore.formats.documents import parse_document
-from evalcore.formats.options import LoadOptions
-from evalcore.formats.registry import load_suite, recognise
+from evalcore.formats.registry import recognise
 from evalcore.model.suite import Format
 from tests.unit.formats.loading import load_text, problems_of, usage_error_of
 
@@ -64,13 +61,6 @@ def test_a_file_of_another_program_is_to_be_imported(text: str) -> None:
     assert "`evalcore import FILE`" in problem.message
 
 
-@pytest.mark.parametrize("text", ["[{input: a}]", "[1]", "{cases: [1]}", "{cases: {inputs: 1}}"])
-def test_what_only_looks_like_one_is_not(text: str) -> None:
-    with pytest.raises(LoadError) as raised:
-        recognise(parse_document(text.encode(), "file.yaml"))
-    assert "evalcore import" not in str(raised.value)
-
-
 @pytest.mark.parametrize("name", ["greeting.eval.ts", "suite.MTS", "promptfooconfig.js"])
 def test_programs_of_others_are_named_as_such(tmp_path: Path, name: str) -> None:
     (problem,) = problems_of(tmp_path, "export default defineEval({ name: 'x' });", name)
@@ -95,30 +85,5 @@ def test_the_caller_may_force_a_format(tmp_path: Path) -> None:
     assert found is Format.WORKFLOW_HARNESS
 
 
-def test_a_file_of_saved_evals_has_a_workflow_and_evals(tmp_path: Path) -> None:
-    path = tmp_path / "suite.yaml"
-    path.write_text("evalcore: {}")
-
-    with pytest.raises(LoadError, match="workflow: is required"):
-        load_suite(path, LoadOptions(format="workflow-evals"))
-
-
 def test_an_unknown_format_is_a_usage_error(tmp_path: Path) -> None:
     assert "unknown format 'yaml'" in usage_error_of(tmp_path, "tests: []", format="yaml")
-
-
-def test_rows_have_only_one_format(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"a \.csv file is a test-file"):
-        load_suite(tmp_path / "a.csv", LoadOptions(format="workflow-harness"))
-
-
-def test_loading_a_suite_imports_nothing_that_asks_a_judge() -> None:
-    program = (
-        "import sys, evalcore.formats.test_file.loader as _; "
-        "print(sorted({'evalcore.judging.panel', 'statistics'} & sys.modules.keys()))"
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
-
-    assert ended.stdout == "[]\n"

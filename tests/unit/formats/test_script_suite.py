@@ -13,7 +13,7 @@ from evalcore.errors import LoadError, Problem
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import json_schema, load_suite
 from evalcore.model.suite import ErrorPolicy, Format, Suite
-from tests.unit.formats.loading import problems_of, write
+from tests.unit.formats.loading import write
 
 SUITE = "suite.yaml"
 
@@ -43,8 +43,6 @@ def one_test(statement: str) -> str:
 STATEMENTS = {
     "no statement": ("{evl: 1}", "do", "has none of eval, call, if"),
     "two statements": ("{eval: 1, call: t}", "do", "this one has 'eval' and 'call'"),
-    "a number": ("5", "do", "expected a statement"),
-    "null": ("null", "do", "expected a statement"),
     "an unknown key": ("{eval: 1, stor_as: x}", "do.stor_as", "Did you mean 'store_as'?"),
     "a name that is no text": ("{eval: 1, store_as: 5}", "do.store_as", "expected text"),
     "a syntax error": ("{eval: '${1 +}'}", "do.eval", "invalid syntax, in ${1 +}"),
@@ -54,21 +52,13 @@ STATEMENTS = {
         "do.call",
         "there is no tool 'nothing'. Known: t.",
     ),
-    "params that are no mapping": ("{call: t, params: [1]}", "do.params", "got a list"),
     "catch of a number": ("{call: t, catch: 5}", "do.catch", "the name of an exception class"),
-    "a tool that is written out": (
-        "{call: {import_tool: m.f}}",
-        "do.call",
-        "list a tool under 'tools' with a 'name'",
-    ),
     "if without then": ("{if: x}", "do.then", "is required"),
-    "for_each without do": ("{for_each: [1]}", "do.do", "is required"),
     "negative parallelism": (
         "{for_each: [1], parallelism: -1, do: {eval: 1}}",
         "do.parallelism",
         "at least 0",
     ),
-    "match without matchers": ("{match: x}", "do.matchers", "is required"),
     "a matcher with both": (
         "{match: x, matchers: [{case: a, pattern: b, then: {eval: 1}}]}",
         "do.matchers[0]",
@@ -98,7 +88,6 @@ LEVELS = {
     "an unknown key": ("suites: {}\nextra: 1", 2, "extra", "unknown key 'extra'"),
     "a part for aliases": ("suites: {}\nx-part: 1", 2, "x-part", "unknown key 'x-part'"),
     "no iterations": ("iterations: 0\nsuites: {}", 1, "iterations", "must be at least 1"),
-    "iterations of text": ("iterations: '3'\nsuites: {}", 1, "iterations", "a whole number"),
     "iterations twice": (
         "iterations: 3\nevalcore: {iterations: 2}\nsuites: {}",
         2,
@@ -111,20 +100,12 @@ LEVELS = {
         "suites.1",
         "a key must be text, got the number 1; write it in quotes",
     ),
-    "a test named by a number": (
-        "suites: {s: {tests: {\n  2: {do: {eval: 1}}}}}",
-        2,
-        "suites.s.tests.2",
-        "a key must be text",
-    ),
-    "data named by a truth": ("shared: {data: {true: 1}}\nsuites: {}", 1, "shared.data.True", ""),
     "an unknown key of a test": (
         "suites: {s: {tests: {a: {\n  doo: {eval: 1}}}}}",
         2,
         "suites.s.tests.a.doo",
         "Did you mean 'do'?",
     ),
-    "an unknown key of a suite": ("suites: {s: {test: {}}}", 1, "suites.s.test", "Did you mean"),
     "suites in a list": ("suites: [1]", 1, "suites", "expected a mapping of suites, got a list"),
 }
 
@@ -156,7 +137,6 @@ def test_a_variant_lays_models_over_the_scripts_in_both_forms(models: str, tmp_p
 CONFIGS = {
     "an unknown key": ("{model: m2}", "config.model", "Did you mean 'models'?"),
     "a model without a name": ("{models: [{model: m2}]}", "config.models[0].name", "is required"),
-    "a model of nothing": ("{models: [{name: new}]}", "config.models[0].model", "is required"),
     "an option of the wrong kind": (
         "{models: {default: {temperature: hot}}}",
         "config.models.default.temperature",
@@ -167,8 +147,6 @@ CONFIGS = {
         "config.models.default.reasoning",
         "expected 'strip' or 'keep', got 'stripped'",
     ),
-    "models in a text": ("{models: default}", "config.models", "expected a list of models"),
-    "data in a list": ("{data: [1]}", "config.data", "expected a mapping of data"),
 }
 
 
@@ -179,12 +157,6 @@ def test_a_mistake_in_the_config_of_a_variant_is_reported(
     found = problems(tmp_path, VARIANT % config, SCRIPT_MODEL)[0]
     assert found.path == f"evalcore.variants[0].{path}"
     assert message in found.message
-
-
-def test_a_key_that_is_written_twice_is_a_mistake(tmp_path: Path) -> None:
-    (found,) = problems_of(tmp_path, "suites:\n  s: {}\n  s: {}\n", SUITE)
-
-    assert (found.line, found.message) == (3, "duplicate key 's' (first at line 2)")
 
 
 def test_a_tool_of_the_same_name_is_reported_with_both_places(tmp_path: Path) -> None:
@@ -202,12 +174,6 @@ def test_a_tool_of_the_same_name_is_reported_with_both_places(tmp_path: Path) ->
 
     assert (found.line, found.path) == (7, "suites.s.tests.a.tools[0]")
     assert found.message == "a tool 't' is defined already, at suite.yaml:2"
-
-
-def test_suites_beside_each_other_may_have_tools_of_the_same_name(tmp_path: Path) -> None:
-    one = "{tools: [{name: t, do: {eval: 1}}], tests: {a: {do: {call: t}}}}"
-
-    assert len(load(tmp_path, f"suites: {{x: {one}, y: {one}}}").cases) == 2
 
 
 def test_a_suite_file_may_shadow_a_tool_of_the_script(tmp_path: Path) -> None:
@@ -228,32 +194,11 @@ SCRIPTS = {
         "script.yaml:1",
     ),
     "a model without a name": ("models: [{provider: openai}]", "models[0].name", "is required"),
-    "an unknown provider": (
-        "models: [{name: m, provider: opnai, model: x}]",
-        "models[0].provider",
-        "Did you mean 'openai'?",
-    ),
-    "a model without the provider's name of it": (
-        "models: [{name: m, provider: openai}]",
-        "models[0].model",
-        "is required",
-    ),
-    "options of a model that are no mapping": (
-        "models: [{name: m, model: x, params: null}]",
-        "models[0].params",
-        "expected a mapping, got null",
-    ),
     "an unknown key of a tool that asks a model": (
         "tools: [{name: t, import_tool: llm_workers.tools.llm_tool.build_llm_tool, "
         "config: {promt: x}}]",
         "tools[0].config.promt",
         "Did you mean 'prompt'?",
-    ),
-    "a wrong choice of a tool that asks a model": (
-        "tools: [{name: t, import_tool: llm_workers.tools.llm_tool.build_llm_tool, "
-        "config: {extract_json: maybe}}]",
-        "tools[0].config.extract_json",
-        "expected true, false, first, last, all or none",
     ),
     "a key in the file": (
         "models: [{name: m, provider: openai, model: x, config: {api_key: sk-1}}]",
@@ -297,8 +242,6 @@ SCRIPTS = {
         "tools[0].import_tool",
         "there is no 'llm_workers.tools.misc.user_input' here",
     ),
-    "a number that is none": ("shared: {data: {x: !!float '1.nan'}}", "", "1.nan is not a number"),
-    "an unknown key of a chat": ("chat: {prompts: x}", "chat.prompts", "unknown key"),
 }
 
 
@@ -345,12 +288,6 @@ def test_a_reference_in_the_address_of_a_fetch_is_no_mistake(tmp_path: Path) -> 
     suite = f"shared: {{tools: [{{{FETCH}}}]}}\nsuites: {{s: {{tests: {{a: {{do: [{call}]}}}}}}}}"
 
     assert load(tmp_path, suite).cases
-
-
-def test_mistakes_of_both_files_are_reported_together(tmp_path: Path) -> None:
-    found = problems(tmp_path, one_test("{evl: 1}"), "share: {}")
-
-    assert [Path(problem.file).name for problem in found] == ["script.yaml", SUITE]
 
 
 INCLUDES = {
@@ -412,16 +349,6 @@ def test_tests_are_cases_and_errors_score_zero(tmp_path: Path) -> None:
     assert (policy.iterations, policy.gates, policy.errors) == (4, (), ErrorPolicy.ZERO)
 
 
-def test_what_changes_no_result_is_not_kept(tmp_path: Path) -> None:
-    hinted = "{call: t, ui_hint: 'now ${x}'}"
-    suite = "shared: {tools: [{name: t, ui_hint: x, do: {eval: 1}}]}\n" + one_test(hinted)
-    loaded = load(tmp_path, suite)
-
-    assert next(iter(loaded.cases)).input == {"do": {"call": "t"}}
-    (target,) = loaded.definition.targets.values()
-    assert "ui_hint" not in str(target.options["definition"])
-
-
 CONFORMANCE = Path(__file__).parents[2] / "conformance" / "script-suites"
 
 
@@ -432,9 +359,7 @@ def test_a_suite_that_loads_fits_its_schema(path: Path) -> None:
     Draft202012Validator(schema).validate(yaml.safe_load(path.read_text("utf-8")))
 
 
-@pytest.mark.parametrize(
-    "statement", [case[0] for name, case in STATEMENTS.items() if "syntax" not in name][:5]
-)
+@pytest.mark.parametrize("statement", [case[0] for case in STATEMENTS.values()][:4])
 def test_a_statement_that_does_not_load_does_not_fit_the_schema(statement: str) -> None:
     document = yaml.safe_load(one_test(statement))
 

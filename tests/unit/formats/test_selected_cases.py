@@ -73,17 +73,6 @@ def test_a_filter_that_meets_nothing_beside_others_is_a_warning(tmp_path: Path) 
     assert usage_error_of(tmp_path, TESTS, strict=True, **options).endswith(message)
 
 
-def test_long_lists_of_ids_are_cut(tmp_path: Path) -> None:
-    tests = "".join(
-        f"  - {{id: case-{n:04}, input: a, criteria: c, fixtures: {{output: x}}}}\n"
-        for n in range(50)
-    )
-    message = usage_error_of(tmp_path, f"tests:\n{tests}", **of(cases=["zzz"]))
-
-    assert "case-0019 and 30 more." in message
-    assert "case-0020" not in message
-
-
 @pytest.mark.parametrize(
     ("chosen", "kept", "baseline"),
     [
@@ -99,12 +88,3 @@ def test_variants_are_kept_in_the_suites_order(
 
     assert [variant.id for variant in definition.variants] == kept
     assert definition.baseline == baseline
-
-
-def test_workflow_files_are_filtered_alike(tmp_path: Path) -> None:
-    text = VARIANTS + "eval: {cases: [{id: a, fixtures: {x: y}}, {id: b, fixtures: {x: y}}]}"
-    found = load_text(tmp_path, text, **of(cases=["b"], variants=["big"]))
-
-    assert [case.id for case in found.cases] == ["b"]
-    assert [variant.id for variant in found.definition.variants] == ["big"]
-    assert "'c'" in usage_error_of(tmp_path, text, **of(cases=["c"]))

@@ -7,9 +7,7 @@ from typing import Any
 
 import pytest
 
-from evalcore.model.run import GateSpec
 from evalcore.model.suite import Case, Format, Suite
-from tests.support.shell import evalcore
 from tests.unit.formats.loading import load_text, places_of, problems_of, write
 
 HEAD = """
@@ -106,21 +104,17 @@ def test_every_mistake_of_the_suite_is_reported_together(tmp_path: Path) -> None
           - {input: z}
         """,
     )
-    assert (
-        places_of(problems)
-        == [
-            (1, "name"),
-            (2, "variants[1].modle"),
-            (3, "baseline"),
-            (4, "gates[0]"),
-            (4, "gates[1]"),
-            (5, "scorers[0]"),
-            (7, "cases[0].assertions[0].type"),
-            (8, "cases[1].id"),
-            (9, "cases[2].id"),
-        ]
-        or len(problems) >= 9
-    )
+    assert places_of(problems) == [
+        (1, "name"),
+        (2, "variants[1].modle"),
+        (3, "baseline"),
+        (4, "gates[0]"),
+        (4, "gates[1]"),
+        (5, "scorers[0]"),
+        (7, "cases[0].assertions[0].type"),
+        (8, "cases[1].id"),
+        (9, "cases[2].id"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -167,14 +161,10 @@ def test_a_mistake_of_the_suite_is_reported_where_it_stands(
         ("{type: output.contains, value: x, pth: y}", "Did you mean 'path'?"),
         ("{type: output.contains, value: x, path: a..b}", "is no path"),
         ("{type: metric.latency_ms.max, value: fast}", "expected a number"),
-        ("{type: metric.latency_ms.max, value: -1}", "must be at least 0"),
         ("{type: behavior.node_executed}", "node_id: is required"),
         ("{type: behavior.node_invocations.max, nodeId: a, value: 1.5}", "whole number"),
         ("{type: output.matches}", "the regular expression"),
-        ("{type: contains}", "value: is required"),
-        ("{type: word-count, value: many}", "whole number"),
         ("{type: word-count, value: {min: 5, max: 3}}", "'min' (5) is above 'max' (3)"),
-        ("{type: not-word-count, value: {min: 1, max: 0}}", "is above"),
         ("{type: python, callable: nothing}", "module:function"),
         ("{type: llm_judge, minScore: 2}", "a number from 0 to 1"),
         ("{value: x}", "type: is required"),
@@ -194,18 +184,13 @@ def test_a_mistake_in_an_assertion_is_reported_where_it_stands(
     ("assertion", "check"),
     [
         ("{type: output.contains, value: x}", "output-contains"),
-        ("{type: output.equals, value: [1]}", "output-equals"),
         ("{type: output.matches, pattern: x}", "output-matches"),
         ("{type: metric.latency_ms.max, value: 1}", "latency"),
         ("{type: metric.total_cost_usd.max, value: 0.1}", "cost"),
         ("{type: metric.tokens.input.max, value: 1}", "input-tokens"),
-        ("{type: metric.tokens.output.max, value: 1}", "output-tokens"),
         ("{type: behavior.no_errors}", "no-errors"),
         ("{type: behavior.node_executed, nodeId: a}", "node-executed"),
-        ("{type: behavior.node_executed, node_id: a}", "node-executed"),
         ("{type: behavior.node_invocations.max, nodeId: a, value: 2}", "node-invocations"),
-        ("{type: python, callable: 'a:b'}", "python"),
-        ("{type: contains, value: x}", "contains"),
         ("{type: starts_with, value: x}", "starts-with"),
         ("{type: not-icontains, value: x}", "contains"),
         ("{type: is-json, path: outputs.a}", "at-path"),
@@ -216,11 +201,6 @@ def test_a_mistake_in_an_assertion_is_reported_where_it_stands(
 def test_every_type_of_the_pages_is_read(tmp_path: Path, assertion: str, check: str) -> None:
     case = case_of(tmp_path, f"{{id: c, input: x, assertions: [{assertion}]}}")
     assert case.assertions[0].check == check
-
-
-def test_shared_types_follow_the_rules_of_workflow_files(tmp_path: Path) -> None:
-    case = case_of(tmp_path, "{id: c, input: x, assertions: [{type: regex, value: '(?i)a'}]}")
-    assert case.assertions[0].params["dialect"] == "python"
 
 
 @pytest.mark.parametrize(
@@ -418,11 +398,8 @@ def test_a_function_that_is_not_there_is_a_mistake(tmp_path: Path, flow: str, mi
     ("flow", "fixtures"),
     [
         ("mine:answer", "{}"),
-        ("mine:json", "{}"),
         ("mine:Bot.ask", "{}"),
         ("dynamic:anything", "{}"),
-        ("starred:anything", "{}"),
-        ("somewhere.flows:fn", "{}"),
         ("json:loads", "{}"),
         ("mine:missing", "{output: given}"),
     ],
@@ -438,12 +415,6 @@ def test_a_function_that_may_be_there_or_is_not_called_is_no_mistake(
     case = f"{{id: c, input: x, fixtures: {fixtures}, assertions: [{{type: behavior.no_errors}}]}}"
     text = f"name: n\nflow: {flow}\nvariants: [{{id: a}}]\ncases: [{case}]\n"
     assert load(tmp_path, text, allow_imports=("somewhere",)).definition.name == "n"
-
-
-def test_gates_take_camel_case(tmp_path: Path) -> None:
-    more = "    gates: [{gate: passRate, threshold: 0.5, perVariant: true}]"
-    gates = load(tmp_path, f"{HEAD}{more}\n{CASES}").definition.policy.gates
-    assert gates[0] == GateSpec("pass_rate", {"threshold": 0.5, "per_variant": True})
 
 
 @pytest.mark.parametrize(
@@ -470,19 +441,6 @@ def test_fixtures_that_leave_out_a_checked_block_of_a_workflow_execute_the_rest(
     assert (case.block_fixtures is not None) is not is_given
 
 
-@pytest.mark.parametrize(
-    ("text", "mistake"),
-    [
-        ("name: n\ncases: []\n", "flow: is required beside 'cases' in a suite"),
-        ("name: n\nflow: a:b\n", "cases: is required beside 'flow' in a suite"),
-    ],
-)
-def test_a_suite_without_cases_or_flow_names_the_missing_key(
-    tmp_path: Path, text: str, mistake: str
-) -> None:
-    assert messages(tmp_path, text) == [mistake]
-
-
 def test_the_suites_assertions_are_every_cases_after_its_own(tmp_path: Path) -> None:
     text = f"""{HEAD}
     assertions: [{{type: behavior.no_errors}}]
@@ -498,44 +456,6 @@ def test_the_suites_assertions_are_every_cases_after_its_own(tmp_path: Path) -> 
     assert suite.warnings == ()
 
 
-def test_a_mistake_in_the_suites_assertions_has_its_place(tmp_path: Path) -> None:
-    text = f"{HEAD}    assertions: [{{type: containz}}]\n{CASES}"
-    (message,) = messages(tmp_path, text)
-    assert message.startswith("assertions[0].type: unknown assertion 'containz'. Did you mean")
-
-
-def test_members_of_a_composite_may_be_any_assertion_of_a_suite(tmp_path: Path) -> None:
-    members = """
-      - {type: levenshtein, value: tea, threshold: 1, path: outputs.primary_output.drink}
-      - {type: not-word-count, value: 1}
-      - {type: is-json, value: {required: [drink]}, path: outputs.primary_output}
-      - {type: not-equals, value: soup, transform: "json_path:$.drink"}
-      - {type: output.equals, path: outputs.primary_output.cups, value: 2}
-      - {type: contains, value: tee}
-    """
-    text = f"""
-    name: drinks
-    flow: echo
-    targets: [{{name: echo, provider: echo}}]
-    variants: [{{id: echo}}]
-    cases:
-      - id: a
-        input: '{{"drink": "tee", "cups": 2}}'
-        assertions: [{{type: composite, threshold: 1, assertions: [{_flow(members)}]}}]
-    """
-    path = tmp_path / "drinks.yaml"
-    path.write_text(text, "utf-8")
-    ended = evalcore("run", path, "--json", store=tmp_path / "store")
-    (report,) = ended.lines
-    assert report["cases"][0]["passed"], report["cases"][0]
-
-
-def _flow(members: str) -> str:
-    return ", ".join(
-        line.strip().removeprefix("- ") for line in members.split("\n") if line.strip()
-    )
-
-
 def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: Path) -> None:
     members = "{type: levenshtain, value: a}, {type: word-count}, {type: contains}"
     composite = f"{{type: composite, assertions: [{members}]}}"
@@ -546,34 +466,6 @@ def test_mistakes_in_members_of_a_composite_are_noted_at_their_place(tmp_path: P
         f"{at}[1].value: is required",
         f"{at}[2].value: is required",
     ]
-
-
-@pytest.mark.parametrize(
-    ("assertions", "message"),
-    [
-        ("{type: contains, value: ''}", "'contains' can never fail"),
-        ("{type: not-starts-with, value: ''}", "'not-starts-with' can never pass"),
-        ("{type: contains-any, value: []}", "'contains-any' can never pass"),
-        ("{type: contains-all, value: [a, '']}", "an empty member"),
-        ("{type: regex, value: ''}", "'regex' can never fail"),
-        ("{type: output.contains, value: ''}", "'output.contains' can never fail"),
-        ("{type: output.matches, pattern: ''}", "'output.matches' can never fail"),
-    ],
-)
-def test_an_assertion_that_leaves_no_choice_is_a_mistake(
-    tmp_path: Path, assertions: str, message: str
-) -> None:
-    text = f"{HEAD}\n    cases: [{{id: a, input: x, assertions: [{assertions}]}}]\n"
-    (found,) = messages(tmp_path, text)
-
-    assert message in found
-
-
-def test_a_suite_without_variants_has_the_unchanged_one(tmp_path: Path) -> None:
-    text = f"name: n\nflow: t\ntargets: [{{name: t, provider: echo}}]\n{CASES.lstrip()}"
-    definition = load_text(tmp_path, text).definition
-    assert [(each.id, each.target) for each in definition.variants] == [("default", None)]
-    assert definition.default_target == "t"
 
 
 def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
@@ -588,23 +480,3 @@ def test_a_file_is_read_wherever_a_text_may_stand(tmp_path: Path) -> None:
     assert [each.params["value"] for each in found.assertions] == ["Ada", {"b": ["Ada"]}]
     assert found.fixture is not None
     assert found.fixture.outputs["a"] == '{"text": "Ada"}'
-
-
-@pytest.mark.parametrize(
-    ("inline", "place"),
-    [
-        pytest.param(True, "flow.blocks.a.prompt_template", id="in the suite"),
-        pytest.param(False, "flow", id="in a file"),
-    ],
-)
-def test_an_unknown_placeholder_of_a_suites_workflow_is_a_mistake(
-    tmp_path: Path, inline: bool, place: str
-) -> None:
-    flow = "{blocks: {a: {type: llm, prompt_template: '{q} {topci}'}}, workflow: {entry: a}}"
-    write(tmp_path, {"flow.yaml": flow})
-    head = HEAD.replace("flows:my_workflow", flow if inline else "flow.yaml")
-    cases = "[{id: a, input: {q: 1}}, {id: b, input: {topic: 1}}]"
-    (found,) = problems_of(tmp_path, f"{head}\n    cases: {cases}\n")
-
-    assert found.path == place
-    assert "unknown placeholder {topci}. Did you mean 'topic'?" in found.message

@@ -31,17 +31,6 @@ def test_the_nearest_targets_file_is_read(tmp_path: Path, shape: str, name: str)
     assert target(folder) == Target("default", "mock", {"response": "x"})
 
 
-def test_a_targets_file_that_others_can_write_is_named_beside_what_is_missing(
-    tmp_path: Path,
-) -> None:
-    write(tmp_path, {"targets.yaml": "- {name: default, provider: mock, response: x}"})
-    tmp_path.chmod(0o777)
-    messages = [problem.message for problem in problems_of(tmp_path, TEST)]
-
-    assert any("has nothing that answers it" in message for message in messages)
-    assert any("targets.yaml is not read: other users may write" in text for text in messages)
-
-
 def test_a_targets_file_that_others_can_write_is_a_warning(tmp_path: Path) -> None:
     write(tmp_path, {"targets.yaml": "- {name: default, provider: mock, response: x}"})
     tmp_path.chmod(0o777)
@@ -83,16 +72,6 @@ def test_a_variants_configuration_is_checked_against_its_target(tmp_path: Path) 
         """
 
     assert places_of(problems_of(tmp_path, text)) == [(5, "evalcore.variants[1].config.latency_ms")]
-
-
-def test_a_variant_may_give_what_its_target_lacks_for_another(tmp_path: Path) -> None:
-    text = f"""\
-        targets: [{{name: default, provider: mock, response: x}}]
-        evalcore: {{variants: [{{id: fast, config: {{latency_ms: 0, response: y}}}}]}}
-        {TEST}
-        """
-
-    assert load_text(tmp_path, text).definition.variants[0].config["response"] == "y"
 
 
 @pytest.mark.parametrize(

@@ -81,25 +81,6 @@ def test_a_model_judges_only_what_nothing_else_judges(
     assert suite.warnings == ()
 
 
-def test_each_target_that_answers_has_its_own_judge(tmp_path: Path) -> None:
-    text = f"""\
-        {MODEL % ", {name: second, provider: openai, model: n}"}
-        execution: {{targets: [default, second, other]}}
-        tests: [{REFERENCE_ONLY}, {{id: b, input: c, criteria: d, execution: {{target: second}}}}]
-        """
-    suite = load_text(tmp_path, text)
-    judges = {
-        name: target.options.get("grader_target")
-        for name, target in suite.definition.targets.items()
-    }
-
-    assert judges == {"default": "default", "second": "second", "other": None}
-    assert [warning.partition(" a judge")[0] for warning in suite.warnings] == [
-        "case 'b' needs",
-        "case 'a' needs",
-    ]
-
-
 def test_several_cases_are_one_line_and_in_strict_mode_one_mistake(tmp_path: Path) -> None:
     tests = ", ".join(f"{{id: t{n}, input: b, criteria: c}}" for n in range(5))
     (warning,) = warnings(tmp_path, tests)

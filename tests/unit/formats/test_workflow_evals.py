@@ -9,7 +9,6 @@ import pytest
 from evalcore.errors import LoadError
 from evalcore.formats.options import LoadOptions
 from evalcore.formats.registry import load_suite
-from evalcore.formats.saved_evals import read_saved_evals
 from evalcore.pipeline.finish import evaluate
 from evalcore.storage.local import LocalStore
 
@@ -144,7 +143,6 @@ def test_a_prompt_of_the_workflow_may_stand_in_a_file(tmp_path: Path) -> None:
 
     definition = suite.definition.targets["block"].options["definition"]
     assert definition["blocks"]["total"]["prompt_template"] == "On {invoice}"
-    assert read_saved_evals(file).workflow["blocks"]["total"]["prompt_template"] == "On {invoice}"
 
 
 def test_a_duplicate_is_told_at_the_key_that_names_the_eval(tmp_path: Path) -> None:

@@ -9,11 +9,11 @@ import pytest
 
 from evalcore.errors import ExitCode
 from evalcore.gates.decide import decide_gates, decide_run, exit_code
-from evalcore.gates.registry import GATES, parse_gate, parse_gate_option
+from evalcore.gates.registry import parse_gate, parse_gate_option
 from evalcore.model.run import Decision, GateOutcome, GateResult, GateSpec
 from evalcore.model.suite import ErrorPolicy, Policy, Reducer, ScoreRule
 from evalcore.model.summary import Counts, Extreme, RequiredFailure, Sample, Summary, VariantSummary
-from evalcore.shapes import ParameterError, parameters_of
+from evalcore.shapes import ParameterError
 
 COUNTS = Counts(planned=10, completed=9, error=1, passed=8, failed=1)
 SUMMARY = Summary(
@@ -77,27 +77,6 @@ def test_costs_without_a_price_are_not_below_a_maximum(
     (result,) = decide_gates(policy, summary)
     assert result.outcome == expected
     assert ("no price is known for new-model" in result.message) == (expected == "inconclusive")
-
-
-VALUES: dict[str, Any] = {
-    "threshold": 0.5,
-    "max": 0.5,
-    "case_ids": ["a"],
-    "callable": "a:b",
-    "k": 2,
-}
-
-
-@pytest.mark.parametrize("name", sorted(set(GATES) - {"errors", "required_assertions"}))
-def test_nothing_measured_never_passes(name: str) -> None:
-    nothing = Summary(counts=Counts(), cases=0, passed_cases=0, score=None, unmeasured_latency=1)
-    parameters = parameters_of(GATES[name]).items()
-    required = [key for key, parameter in parameters if parameter.is_required()]
-    assert set(required) <= set(VALUES), "VALUES has no value for a parameter"
-    needed = {key: VALUES[key] for key in required}
-    gate = parse_gate({"gate": name, **needed})
-    (result,) = decide_gates(replace(POLICY, gates=(gate,)), nothing)
-    assert not result.passed
 
 
 def test_the_slowest_case_is_named() -> None:

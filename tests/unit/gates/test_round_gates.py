@@ -74,19 +74,6 @@ def test_reliability_is_decided_once_the_rest_cannot_change_it() -> None:
         assert (gates.gates[0].outcome is PASS) == (number == 4)
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.15, 0.3])
-def test_a_difference_has_half_of_the_level_in_the_first_round(alpha: float) -> None:
-    rule = SequentialRule(CaseValue.PAST_DIFFERENCE, 0.0, alpha, per_variant=True)
-    values = differences([-1.0] * 8)
-    half = SequentialGate(rule._replace(alpha=alpha / 2), ["a"], 8)
-    for value in values:
-        half.add([value])
-    gates = gates_of(rule)
-    gates.add(items([0.5] * 8), values)
-    assert gates.gates[0].outcome is half.outcome
-    assert (half.outcome is FAIL) == (alpha > 0.05)
-
-
 def test_a_difference_without_noise_is_given_up_after_two_rounds() -> None:
     gates = gates_of(SequentialRule(CaseValue.PAST_DIFFERENCE, -0.01, 0.025, per_variant=True))
     for _ in range(2):

@@ -59,14 +59,17 @@ def decide(summary: Summary, gate: Any = "no_regressions") -> GateResult:
 
 
 @pytest.mark.parametrize(
-    ("errors", "state"),
+    ("side", "errors", "state"),
     [
-        *(("fail", "error"), ("zero", "error"), ("exclude", "error")),
-        *(("fail", "blocked"), ("zero", "skipped"), ("exclude", "cancelled")),
+        ("baseline", "zero", "error"),
+        ("candidate", "exclude", "error"),
+        ("both", "fail", "error"),
+        ("candidate", "fail", "blocked"),
+        ("baseline", "zero", "skipped"),
+        ("candidate", "exclude", "cancelled"),
     ],
 )
-@pytest.mark.parametrize("side", ["baseline", "candidate", "both"])
-def test_a_side_without_a_measurement_is_inconclusive(errors: str, state: str, side: str) -> None:
+def test_a_side_without_a_measurement_is_inconclusive(side: str, errors: str, state: str) -> None:
     base = good() if side == "candidate" else unmeasured(state)
     cand = good() if side == "baseline" else unmeasured(state)
     summary = summarise(errors, base=base, cand=cand)
@@ -172,11 +175,6 @@ def test_sides_that_share_no_measured_case_are_no_comparison() -> None:
     assert "no case of variant 'cand' is measured on both sides" in found.message
 
 
-def test_a_baseline_of_other_cases_lost_all_of_them() -> None:
-    other = [{**row, "caseId": f"other-{row['caseId']}"} for row in good()]
-    assert decide(summarise(base=other, cand=good())).outcome == "fail"
-
-
 @pytest.mark.parametrize(
     ("errors", "outcome"), [("fail", "inconclusive"), ("zero", "inconclusive"), ("exclude", "pass")]
 )
@@ -235,13 +233,6 @@ def test_iterations_in_error_hide_no_loss(
     assert decide(summary, gate).outcome == expected
     if (was, now) != ("ppppe", "peeee"):  # there only the score tells that less is measured
         assert decide(summary).outcome == expected
-
-
-@pytest.mark.parametrize("errors", ["fail", "zero", "exclude"])
-def test_an_iteration_in_error_is_no_improvement(errors: str) -> None:
-    comparison = summarise(errors, base=iterations("ppppe"), cand=iterations("ppppp")).comparison
-    assert comparison is not None
-    assert comparison.improvement_count == 0
 
 
 def test_times_of_errors_are_not_compared() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import cache
-from itertools import product
 from typing import Any
 
 import pytest
@@ -104,8 +103,8 @@ def asked(errors: str = "fail", history: Any = None, **rows: Rows) -> dict[str, 
     return question
 
 
-def nights(count: int = 9, **rows: Rows) -> list[dict[str, Any]]:
-    return [{"variants": variants(**rows)} for _ in range(count)]
+def nights(**rows: Rows) -> list[dict[str, Any]]:
+    return [{"variants": variants(**rows)}] * 8
 
 
 BAD = good(passed=False, overall=0.0)
@@ -114,17 +113,17 @@ GOOD_NIGHTS = nights(cand=good())
 # Situation: its question, and the gates that it leaves without anything to decide over.
 SITUATIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     **{
-        f"all {name}, errors {errors}": (asked(errors, GOOD_NIGHTS, cand=rows), EVERY)
-        for (name, rows), errors in product(
-            {
-                "in error": ERROR,
-                "blocked": BLOCKED,
-                "skipped": SKIPPED,
-                "cancelled": CANCELLED,
-                "of it": MIXED,
-            }.items(),
-            ("fail", "zero", "exclude"),
-        )
+        f"all in error, errors {errors}": (asked(errors, GOOD_NIGHTS, cand=ERROR), EVERY)
+        for errors in ("fail", "zero", "exclude")
+    },
+    **{
+        f"all {name}": (asked(errors, GOOD_NIGHTS, cand=rows), EVERY)
+        for name, errors, rows in [
+            ("blocked", "fail", BLOCKED),
+            ("skipped", "zero", SKIPPED),
+            ("cancelled", "exclude", CANCELLED),
+            ("of it", "zero", MIXED),
+        ]
     },
     "nothing but blocked items beside a blocked baseline": (
         asked(base=BLOCKED, cand=BLOCKED),
@@ -148,7 +147,6 @@ SITUATIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         for name, rows in {
             "in error": ERROR,
             "blocked": BLOCKED,
-            "skipped": SKIPPED,
             "without results": [],
         }.items()
     },
@@ -159,17 +157,6 @@ SITUATIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "the only variant is the baseline": (asked(base=good()), COMPARING),
     "no measures": (
         asked(base=state(passed=True), cand=state(passed=True)),
-        (
-            *("cost_under", "tokens_under", "latency_under", "p95_latency_under"),
-            *("score_at_least", "threshold", "no_metric_regressions"),
-            "no_significant_regression",
-        ),
-    ),
-    "null measures": (
-        asked(
-            base=state(passed=True, overall=None, durationMs=None, costUsd=None, tokens=None),
-            cand=state(passed=True, overall=None, durationMs=None, costUsd=None, tokens=None),
-        ),
         (
             *("cost_under", "tokens_under", "latency_under", "p95_latency_under"),
             *("score_at_least", "threshold", "no_metric_regressions"),
@@ -198,7 +185,6 @@ SITUATIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
             "cancelled": CANCELLED[0],
         }.items()
     },
-    "no history": (asked(cand=good()), OVER_TIME),
     "an empty history": (asked(history=[], cand=good()), OVER_TIME),
     **{
         f"history {name}": (
@@ -207,7 +193,6 @@ SITUATIONS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         )
         for name, rows in {
             "blocked": BLOCKED,
-            "skipped": SKIPPED,
             "without results": [],
         }.items()
     },
@@ -304,23 +289,6 @@ def test_measured_results_pass_the_same_gates(gate: GateSpec) -> None:
     assert decide_run([result], summary) is Decision.PASS
 
 
-@pytest.mark.parametrize("policy", ["fail", "zero", "exclude"])
-def test_a_run_without_gates_passes_over_nothing_measured_as_little(policy: str) -> None:
-    for rows in (BLOCKED, SKIPPED, ERROR, []):
-        question = read_question({"gate": "errors", **asked(policy, cand=rows)})
-        summary = summarise_question(question, Policy(ScoreRule.BLOCKS, ()))
-        assert decide_run([], summary) is not Decision.PASS
-
-
 def test_a_gate_of_ones_own_that_returns_nothing_fails() -> None:
     question = {"gate": {"gate": "custom", "callable": "gates:nothing"}, **asked(cand=good())}
     assert decide_question(read_question(question), resolve)[0].outcome is GateOutcome.FAIL
-
-
-@pytest.mark.parametrize("k", [2, 3])
-def test_fewer_iterations_than_are_asked_are_not_reliable(k: int) -> None:
-    rows = good() * k
-    question = {"gate": {"gate": "reliable", "k": k, "threshold": 0.0}}
-    enough, short = asked(cand=rows), asked(cand=rows[:-1])
-    assert decide_question(read_question(question | enough), resolve)[0].passed
-    assert decide_question(read_question(question | short), resolve)[0].outcome == "inconclusive"

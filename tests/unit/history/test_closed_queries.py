@@ -192,20 +192,6 @@ def test_a_parquet_answer_is_written_to_its_file_only(store: LocalStore, tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ["runs.parquet"]
 
 
-def test_columns_of_one_name_stay_apart(store: LocalStore) -> None:
-    with ask(store, "SELECT 1 AS a, 2 AS a, 3 AS b") as answer:
-        assert answer.columns == ("a", "a_1", "b")
-
-
-def test_the_runs_of_a_statement_are_those_it_names() -> None:
-    runs = parse_statement("FROM items('b') UNION ALL FROM items('a''c'), items('b')")
-    assert sorted(runs) == ["a'c", "b"]
-
-
-def test_a_statement_may_have_infinite_constants() -> None:
-    assert parse_statement("FROM items('b') WHERE score < 1e400 AND score > -1e400") == ("b",)
-
-
 @pytest.mark.parametrize(
     "sql",
     ["SELECT " + "abs(" * 900 + "1" + ")" * 900, "SELECT 1" + " + 1" * 900],

@@ -14,11 +14,7 @@ import evalcore
 from evalcore import define_suite, run_suite
 from evalcore.cli.report import report as report_command
 from evalcore.errors import UsageError
-from evalcore.history.sync import sync
-from evalcore.pipeline.finish import view_run
-from evalcore.report.html import render
 from evalcore.storage.local import LocalStore
-from evalcore.storage.runs import find_run
 from tests.support.history_runs import run_outputs
 
 
@@ -75,18 +71,3 @@ def test_a_printed_report_is_that_of_the_command_line(tmp_path: Path) -> None:
     shown = CliRunner().invoke(report_command, [report.run_id, "--store", address])
     assert "printed (suite): 1 item: 0 passed, 1 failed" in str(report)
     assert f"{report}\n" == shown.output
-
-
-def test_a_page_shows_the_trend_of_a_suite_with_a_history(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path / "store")
-    first = run_outputs(store, tmp_path, {"a": "good"})
-    assert "data:image/svg+xml" not in page_of(store, first)
-    sync(store)
-    second = run_outputs(store, tmp_path, {"a": "bad"})
-    assert "data:image/svg+xml" in page_of(store, second)
-    assert "data:image/svg+xml" not in page_of(store, first)  # the later one is not its past
-
-
-def page_of(store: LocalStore, run: str) -> str:
-    with view_run(find_run(store, run)) as view:
-        return "".join(render(view))

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from evalcore.errors import LoadError
-from evalcore.importers.converted import as_criteria, chat_messages
-from evalcore.importers.rows import answer_text
+from evalcore.importers.converted import chat_messages
 from tests.support.conversions import converted
 from tests.support.shell import evalcore
 
@@ -118,15 +117,6 @@ def test_messages_of_langchain_and_openai_have_one_form(message: dict[str, Any])
     assert chat_messages([message]) == [{"role": "user", "content": "hi"}]
 
 
-def test_a_list_that_is_no_conversation_is_none() -> None:
-    assert chat_messages([{"role": "user", "content": [{"type": "image"}]}]) is None
-    assert chat_messages(["a"]) is None
-
-
-def test_criteria_name_no_file_and_have_no_variables() -> None:
-    assert as_criteria("reads {{notes}} of file.md") == "Criteria: reads { {notes}} of file.md\n"
-
-
 RUNS = """\
 {"run_id": "r1", "trace_id": "t", "name": "agent", "run_type": "chain", "parent_run_id": null, \
 "inputs": {"question": "Where is Ghent?"}, "outputs": {"answer": "Belgium"}}
@@ -184,11 +174,3 @@ def test_an_expected_message_is_compared_by_its_text(
     (test,) = yaml.safe_load(suite.read_text("utf-8"))["tests"]
     assert test["assertions"] == [{"type": "icontains", "value": "hello"}]
     assert "of answers that are messages the text of the last one counts" in notes
-
-
-@pytest.mark.parametrize(
-    "value",
-    [{"role": "user", "content": "hi"}, {"role": "admin"}, [1], [], "text", None],
-)
-def test_what_is_no_message_of_the_assistant_stays(value: Any) -> None:
-    assert answer_text(value) == value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -10,17 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from evalcore.cli.start import CHECKS, SOURCES
-from evalcore.importers import converted as conversions
 from evalcore.importers import registry
 from evalcore.importers.files import read_foreign_file
 from tests.support.conversions import FILES, converted
 from tests.support.shell import evalcore
-
-
-def test_the_flags_name_every_source_and_check() -> None:
-    assert tuple(registry.SOURCES) == SOURCES
-    assert conversions.CHECKS == CHECKS
 
 
 @pytest.mark.parametrize(
@@ -139,15 +131,6 @@ def test_a_wrong_column_is_one_message(column: str, message: str, tmp_path: Path
     assert "Traceback" not in ended.err
 
 
-@pytest.mark.parametrize(("key", "source"), [("input", "braintrust"), ("inputs", "langsmith")])
-def test_rows_under_examples_are_of_the_program_whose_keys_they_have(
-    key: str, source: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "examples.json"
-    path.write_text(f'{{"examples": [{{"{key}": "a", "expected": "b", "outputs": "b"}}]}}', "utf-8")
-    assert registry.recognise_source(read_foreign_file(path)) == source
-
-
 # An answer and an id of each kind that Python takes for false; "" of a CSV cell is no answer.
 EMPTY = [
     (
@@ -178,43 +161,3 @@ def test_an_answer_that_is_empty_or_zero_is_graded_as_it_was_recorded(
     assert case["id"] in ("0", "a")
     assert case["fixtures"]["output"] in ("", 0)
     assert evalcore("run", suite, cwd=tmp_path).code == 1
-
-
-def test_rows_whose_cell_of_an_answer_is_empty_are_noted(tmp_path: Path) -> None:
-    (tmp_path / "rows.csv").write_text("id,input,expected,output\na,i,x,x\nb,j,y,\n", "utf-8")
-
-    _, notes = converted(None, "rows.csv", tmp_path)
-
-    assert "b: no answer is recorded: the target is asked" in notes
-
-
-@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85", "\x0c"], ids=ascii)
-def test_separators_within_a_text_of_json_end_no_line(separator: str, tmp_path: Path) -> None:
-    row = {"input": f"one{separator}two", "expected": "two"}
-    text = json.dumps(row, ensure_ascii=False) if separator != "\x0c" else json.dumps(row)
-    (tmp_path / "rows.jsonl").write_text(f"{text}\r\n\n{text}\n", "utf-8")
-
-    file = read_foreign_file(tmp_path / "rows.jsonl")
-
-    assert file.value == [row, row]
-
-
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("rows.json", '[{"input": "bike \\ud83d", "expected_output": "x", "actual_output": "a"}]'),
-        ("rows.jsonl", '{"inputs": {"\\udd00": "bike \\ud83d"}, "outputs": {"answer": "x"}}'),
-        (
-            "c.json",
-            '{"prompts": ["{{q}}"], "providers": ["echo"], "tests": [{"vars": {"q": "\\ud83d"}}]}',
-        ),
-    ],
-    ids=["deepeval", "langsmith", "promptfoo"],
-)
-def test_half_a_character_is_replaced(name: str, text: str, tmp_path: Path) -> None:
-    (tmp_path / name).write_text(text, "utf-8")
-
-    ended = evalcore("import", name, "--out", "s.eval.yaml", cwd=tmp_path)
-
-    assert ended.code == 0, ended.err
-    assert "\ufffd" in (tmp_path / "s.eval.yaml").read_text("utf-8")

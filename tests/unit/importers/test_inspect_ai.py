@@ -14,9 +14,8 @@ import yaml
 import zstandard
 
 from evalcore.errors import LoadError
-from evalcore.importers.converted import Notes
 from evalcore.importers.files import read_foreign_file
-from evalcore.importers.inspect_ai import CHECKS_MODULE, Scorers
+from evalcore.importers.inspect_ai import CHECKS_MODULE
 from tests.support.conversions import FILES, converted, written
 from tests.support.shell import evalcore
 
@@ -168,28 +167,3 @@ def _zstd_archive(members: dict[str, bytes]) -> bytes:
             struct.pack_into("<I", archived, position + size_at, sizes[name])
             position = archived.find(signature, position + 4)
     return bytes(archived)
-
-
-@pytest.mark.parametrize(
-    ("role", "judge", "noted"),
-    [
-        ("openai/o3", {"name": "judge", "provider": "openai", "model": "o3"}, ""),
-        ("mockllm/model", None, "the model that grades, mockllm/model, is left out"),
-    ],
-)
-def test_the_model_of_the_role_grader_judges(
-    role: str, judge: dict[str, str] | None, noted: str
-) -> None:
-    notes = Notes()
-    scorers = Scorers([{"name": "model_graded_qa"}], notes, {"model": role, "config": {}})
-    (named,) = scorers.judges
-    assert judge in (None, named)
-    assert noted in "\n".join(notes.lines)
-    assert ("no model that grades is named" in "\n".join(notes.lines)) == (judge is None)
-
-
-def test_choices_that_are_no_list_are_named(tmp_path: Path) -> None:
-    row = '{"input": "a?", "target": "A", "choices": %s}\n'
-    (tmp_path / "d.jsonl").write_text(row % '["x", "y"]' + row % '"xy"' + row % "3", "utf-8")
-    _, notes = converted(None, "d.jsonl", tmp_path)
-    assert "sample 2, sample 3: the sample is left out: its choices are no list" in notes

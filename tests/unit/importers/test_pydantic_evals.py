@@ -62,27 +62,6 @@ def test_judges_tools_and_evaluators_without_a_counterpart(tmp_path: Path) -> No
             "config": {"judge": "judge-2"},
         },
         {"type": "icontains", "value": "USELESS"},
-        {
-            "type": "tool-trajectory",
-            "mode": "any_order",
-            "minimums": {"search": 1},
-            "threshold": 1,
-        },
-        {
-            "type": "tool-trajectory",
-            "mode": "subset",
-            "expected": [{"tool": "search", "args_match": "ignore"}],
-            "threshold": 1,
-        },
-        {
-            "type": "tool-trajectory",
-            "mode": "exact",
-            "expected": [
-                {"tool": "search", "args_match": "ignore"},
-                {"tool": "answer", "args_match": "ignore"},
-            ],
-            "threshold": 1,
-        },
         {"type": "execution-metrics", "max_tool_calls": 3, "threshold": 1},
     ]
     text = "\n".join(notes)
@@ -97,34 +76,3 @@ def test_mistakes_are_told_with_their_lines(tmp_path: Path) -> None:
     dataset.write_text("cases:\n- inputs: a\n- name: b\n")
     with pytest.raises(LoadError, match=r"d\.yaml:3: cases\[1\]\.inputs: is required"):
         converted(None, "d.yaml", tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("evaluator", "types"),
-    [
-        ("{LLMJudge: {rubric: kind, evaluation_steps: 3}}", ["llm_judge"]),
-        ("{ToolCorrectness: {expected_tools: [{a: 1}]}}", ["execution-metrics"]),
-        ("{ToolCorrectness: {expected_tools: 2, allow_extra: true}}", ["output.equals"]),
-        ("{TrajectoryMatch: {expected_trajectory: true, order: exact}}", ["execution-metrics"]),
-    ],
-)
-def test_what_is_no_list_of_texts_is_named(
-    evaluator: str, types: list[str], tmp_path: Path
-) -> None:
-    more = ", {Equals: {value: x}}" if types == ["output.equals"] else ""
-    text = f"{{cases: [{{name: a, inputs: b, evaluators: [{evaluator}{more}]}}]}}"
-    (tmp_path / "d.yaml").write_text(text, "utf-8")
-    suite, notes = converted(None, "d.yaml", tmp_path)
-    (case,) = yaml.safe_load(suite.read_text("utf-8"))["cases"]
-    assert [each["type"] for each in case["assertions"]] == types
-    assert "is no list of texts, and is left out" in "\n".join(notes)
-
-
-def test_values_that_are_searched_otherwise_are_named(tmp_path: Path) -> None:
-    evaluators = "[{Contains: {value: {a: 1}}}, {Contains: {value: 3}}, {Contains: text}]"
-    text = f"{{cases: [{{name: a, inputs: b, evaluators: {evaluators}}}]}}"
-    (tmp_path / "d.yaml").write_text(text, "utf-8")
-    _, notes = converted(None, "d.yaml", tmp_path)
-    (mapping, number) = (note for note in notes if note.startswith("Contains of"))
-    assert "stand in an answer that is a mapping" in mapping
-    assert "is a member of a list" in number

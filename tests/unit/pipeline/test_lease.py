@@ -19,7 +19,6 @@ from evalcore.pipeline.lease import (
     LeaseLostError,
     LeaseWatch,
     RunHeldError,
-    decode_lease,
     is_interrupted,
     read_lease,
     take_lease,
@@ -160,13 +159,6 @@ def test_a_process_elsewhere_that_renews_its_lease_meanwhile_keeps_it(run: Store
         take(run, waited=Waited(renew))
 
 
-def test_a_process_elsewhere_that_ends_meanwhile_is_not_waited_for(run: StoredRun) -> None:
-    put_lease(run, process_elsewhere(), lease_s=1.0, in_flight=(1,))
-    waited = Waited(lambda: put_lease(run, process_elsewhere(), lease_s=1.0, released=True))
-    with take(run, waited=waited) as held:
-        assert (held.now.epoch, held.now.deaths.get(1, 0)) == (2, 0)
-
-
 class Meanwhile(LocalStore):
     """A store where another process is quicker, once."""
 
@@ -224,11 +216,6 @@ def test_a_damaged_lease_is_named_and_what_to_do(run: StoredRun, data: bytes) ->
     run.store.put(run.keys.lease, data)
     with pytest.raises(StoreError, match=rf"{run.keys.lease} is damaged: delete it once"):
         take(run)
-
-
-def test_a_lease_is_read_as_it_was_written(run: StoredRun) -> None:
-    stored = put_lease(run, process_elsewhere(), epoch=7, in_flight=(3, 4), deaths={3: 2})
-    assert decode_lease(stored.encoded(), "k") == stored
 
 
 @pytest.mark.parametrize(

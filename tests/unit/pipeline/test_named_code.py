@@ -64,39 +64,11 @@ def harness(block: dict[str, Any], *assertions: dict[str, Any]) -> dict[str, Any
 CODE_BLOCK = {"type": "code", "code": "def main(data):\n    return 'x'"}
 COMMAND = ["python", "program.py"]
 GRADER = {"type": "code-grader", "command": COMMAND}
-COMPOSITE = {
-    "type": "composite",
-    "assertions": [PASSING, {**PASSING, "name": "other"}],
-    "aggregator": {"type": "code-grader", "command": COMMAND},
-}
 
 # Each with the file that is changed, and which of the keys changes with it.
 SUITES: dict[str, tuple[Any, str, str]] = {
     "a Python target": (target(provider="python", callable="module:function"), "shared.py", "exec"),
     "a command": (target(provider="command", command=COMMAND), "shared.py", "exec"),
-    "a fallback": (
-        asserted(
-            targets=[
-                {
-                    "name": "own",
-                    "provider": "mock",
-                    "response": "x",
-                    "fallback_targets": ["second"],
-                },
-                {"name": "second", "provider": "command", "command": COMMAND},
-            ]
-        ),
-        "program.py",
-        "exec",
-    ),
-    "a variant": (
-        asserted(
-            targets=[{"name": "own", "provider": "command", "command": ["echo"]}],
-            evalcore={"variants": [{"id": "v", "config": {"command": COMMAND}}]},
-        ),
-        "shared.py",
-        "exec",
-    ),
     "a hook": (
         asserted(workspace={"hooks": {"before_each": {"command": COMMAND}}}),
         "shared.py",
@@ -114,7 +86,6 @@ SUITES: dict[str, tuple[Any, str, str]] = {
         "exec",
     ),
     "a code-grader": (asserted(test={"assertions": [GRADER]}), "shared.py", "grade"),
-    "a composite's program": (asserted(test={"assertions": [COMPOSITE]}), "shared.py", "grade"),
     "a plug-in": (
         harness(CODE_BLOCK, {"type": "custom:own"}),
         "custom/assertions/own.py",
@@ -138,17 +109,6 @@ SUITES: dict[str, tuple[Any, str, str]] = {
             test={"assertions": [{"type": "llm-grader", "prompt": "prompt.md"}]},
         ),
         "prompt.md",
-        "grade",
-    ),
-    "a judge that is a program": (
-        asserted(
-            targets=[
-                {"name": "own", "provider": "mock", "response": "x", "grader_target": "judge"},
-                {"name": "judge", "provider": "command", "command": COMMAND},
-            ],
-            test={"assertions": [{"type": "llm-grader", "prompt": "good?"}]},
-        ),
-        "shared.py",
         "grade",
     ),
     "another workflow": (

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -206,17 +204,3 @@ def test_a_mistake_in_the_configuration_names_the_key(
     with pytest.raises(SettingsError) as caught:
         read_settings({}, tmp_path)
     assert mistake in str(caught.value)
-
-
-def test_a_run_that_tells_no_one_imports_no_apprise(tmp_path: Path) -> None:
-    suite = _suite(tmp_path, "{to: [EVAL_TEAM]}", "one")
-    script = (
-        "import sys; from click.testing import CliRunner; from evalcore.cli.main import cli\n"
-        f"done = CliRunner().invoke(cli, ['run', {suite!r}, '--store', {str(tmp_path / 'r')!r}])\n"
-        "assert done.exit_code == 0, done.output\n"
-        "print('apprise' in sys.modules)"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert done.stdout == "False\n"

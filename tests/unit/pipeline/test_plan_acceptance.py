@@ -140,26 +140,14 @@ def test_an_accepted_plan_is_executed(keyed: Project) -> None:
     "change",
     [
         put("mode", value="record"),
-        put("format", value="suite"),
         put("created_at", value="2026-01-01T00:00:00Z"),
         put("source", "path", value="other.yaml"),
-        put("source", "sha256", value="0" * 64),
         put("engine", "evalcore", value="0.0.0"),
         put("plan", "items", value=2),
-        put("plan", "cases", value=2),
-        put("plan", "variants", value=2),
-        put("plan", "iterations", value=2),
-        put("plan", "shards", value=2),
         put("plan", "shard_size", value=7),
-        put("plan", "parts", value=0),
-        put("plan", "part_cases", value=1),
-        put("plan", "pilot", value=1),
         put("plan", "settled", value=False),
         put("settings", "concurrency", value=1),
-        put("settings", "timeout_s", value=1),
         put("settings", "workers", value=64),
-        put("settings", "latency_s", value=1.5),
-        put("settings", "reuse", value="history"),
         put("settings", "baseline", value="other"),
         put("settings", "more", value=1),
     ],
@@ -245,14 +233,6 @@ def test_the_signature_of_another_run_is_damage(keyed: Project) -> None:
     shutil.copy(keyed.path(other, name), keyed.path(run, name))
 
     with pytest.raises(DamagedRunError, match="is the signature of another run"):
-        keyed.accept(run)
-
-
-def test_a_signature_of_changed_parts_does_not_hold(keyed: Project) -> None:
-    run = keyed.plan()
-    keyed.edit(run, "plan/signature.json", put("parts", "suite.json", value="0" * 64))
-
-    with pytest.raises(DamagedRunError, match="does not hold"):
         keyed.accept(run)
 
 
@@ -504,17 +484,6 @@ def test_a_folder_that_does_not_lie_below_the_working_folder_is_refused(
 
     with pytest.raises(NotAllowedError, match="does not lie below"):
         project.accept(run)
-
-
-def test_what_changes_after_it_was_looked_at_is_not_executed(
-    project: Project, foreign: Callable[..., StoredRun]
-) -> None:
-    accepted = project.accept(foreign())
-    path = project.path(accepted.run, "plan/cases-00000.jsonl.zst")
-    path.write_bytes(path.read_bytes() + b"x")
-
-    with pytest.raises(DamagedRunError):
-        execute_run(accepted.run)
 
 
 def test_a_torn_plan_is_damage(project: Project, foreign: Callable[..., StoredRun]) -> None:

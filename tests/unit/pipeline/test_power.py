@@ -75,19 +75,7 @@ def test_a_change_that_was_taken_back_does_not_make_one_case_enough(tmp_path: Pa
     assert power["cases_needed"] > 3
 
 
-def test_a_plan_without_power_has_none(suite: Path) -> None:
-    assert "power" not in orjson.loads(invoke("plan", str(suite), "--json"))
-
-
 def test_a_drop_that_no_number_of_cases_finds_is_refused(suite: Path) -> None:
     result = CliRunner().invoke(cli, ["plan", str(suite), "--power", "--delta", "1e-300"])
     assert "1e-300 is not in the range" in f"{result.output}{result.exception}"
     assert result.exit_code != 0
-
-
-def test_few_cases_find_no_drop(tmp_path: Path) -> None:
-    path = tmp_path / "two.eval.yaml"
-    test = {"input": "x", "fixtures": {"output": "a"}, "assertions": [{"type": "is-json"}]}
-    path.write_text(yaml.safe_dump({"tests": [{"id": "a", **test}, {"id": "b", **test}]}), "utf-8")
-    text = invoke("plan", str(path), "--power", "--store", str(tmp_path / "store"))
-    assert "2 cases × 1 iteration find: none (1.3207: no score falls by more than 1)" in text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -67,13 +66,6 @@ def call_of(run: StoredRun, shard: int, *, epoch: int = 1, version: str = VERSIO
 def report_of(run: StoredRun) -> bytes:
     with finish_run(find_run(run.store, run.run_id), now=datetime.now(UTC)) as view:
         return stable_report(view.json().decode())
-
-
-def test_a_call_is_small_and_can_be_pickled(run: StoredRun) -> None:
-    call = call_of(run, 0)
-    data = pickle.dumps(call)
-    assert len(data) < 1_000
-    assert pickle.loads(data) == call
 
 
 def test_shards_in_any_order_and_in_several_threads_come_to_the_report_of_one_process(

@@ -63,25 +63,6 @@ def test_a_run_in_one_process_asks_for_each_part_and_shard_once(
         }
 
 
-def test_what_is_read_at_the_start_is_requested_at_once(tmp_path: Path) -> None:
-    store = MeetingStore(tmp_path / "store")
-    run = planned(store, tmp_path)
-    store.meet("GET manifest.json", "LIST results")
-    execute_run(run)
-    assert store.met
-
-
-def test_the_manifest_that_a_process_has_written_is_known(
-    store: CountingStore, tmp_path: Path
-) -> None:
-    run = planned(store, tmp_path)
-    store.taken()
-    known = run.known_manifest()
-    assert store.taken() == {}
-    assert known == find_run(store, run.run_id).known_manifest()
-    assert store.taken()["GET manifest.json"] == 1
-
-
 def test_what_is_read_at_the_end_is_requested_at_once(tmp_path: Path) -> None:
     store = MeetingStore(tmp_path / "store")
     run = planned(store, tmp_path)

@@ -45,11 +45,6 @@ def test_each_item_is_a_task_of_its_own_as_long_as_a_person_can_follow(
     assert has_single_items(items, is_instant=is_instant) is shown
 
 
-def test_a_shard_of_single_items_holds_one() -> None:
-    size = shard_size(400, concurrency=16, latency_s=1.0, workers=2, single_items=True)
-    assert size == 1
-
-
 def test_instant_items_of_one_process_share_a_shard() -> None:
     size = shard_size(
         1_200, concurrency=16, latency_s=0.0, workers=1, single_items=False, min_items=1_000

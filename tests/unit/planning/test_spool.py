@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from io import BytesIO
 
 import pytest
@@ -38,11 +37,3 @@ def test_a_full_temporary_folder_is_told_as_that(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(spool, "SpooledTemporaryFile", lambda **_: FullFile())
     with pytest.raises(StoreError, match=r"No space left on device \(TMPDIR chooses another"):
         filled(CaseSpool())
-
-
-def test_a_system_without_a_temporary_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
-    monkeypatch.setattr(spool, "MEMORY_BYTES", 1)
-    with pytest.raises(StoreError, match=r"cannot keep the cases: No usable temporary directory"):
-        list(filled(CaseSpool()).parts())

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -63,31 +59,6 @@ def test_the_compose_file_is_valid() -> None:
     assert {"server", "services", "postgres", "redis", "seaweedfs", "worker", "evals"} <= set(
         parsed.service_names()
     )
-
-
-def test_the_validator_of_compose_files_refuses_what_is_wrong() -> None:
-    with pytest.raises(Exception, match="restrat"):
-        compose_spec.PyCompose.from_yaml("services: {a: {image: b, restrat: always}}").validate()
-
-
-def test_the_compose_file_is_valid_to_compose_itself(tmp_path: Path) -> None:
-    docker = shutil.which("docker")
-    known = (
-        docker
-        and subprocess.run(
-            [docker, "compose", "version"], capture_output=True, check=False
-        ).returncode
-    )
-    if known != 0:
-        pytest.skip("no `docker compose` here")
-    checked = subprocess.run(
-        [str(docker), "compose", "-f", str(COMPOSE), "config", "--quiet"],
-        env=os.environ | SECRETS,
-        check=False,
-        capture_output=True,
-        text=True,
-    )
-    assert checked.returncode == 0, checked.stderr
 
 
 @pytest.mark.parametrize("missing", list(SECRETS))
@@ -211,12 +182,6 @@ def test_the_service_has_the_secrets_of_flow_runs_and_its_database() -> None:
     assert database == {"secretRef": {"name": "evalcore-evals"}}
 
 
-def test_the_validator_of_manifests_refuses_what_is_wrong() -> None:
-    manifest = {"apiVersion": "v1", "kind": "Service", "spec": {"prots": []}}
-    with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(manifest, KUBERNETES_VERSION, strict=True)
-
-
 @pytest.mark.parametrize("folder", ["", "dask", "ray"])
 def test_kustomize_applies_every_manifest_but_the_template(folder: str) -> None:
     kustomization = yaml.safe_load((KUBERNETES / folder / "kustomization.yaml").read_text())
@@ -304,25 +269,6 @@ def test_prefect_knows_every_setting_of_a_profile(
     for setting, value in profile.items():
         monkeypatch.setenv(setting, value)
     Settings()  # raises if a value cannot be
-
-
-def test_prefect_reads_the_file_of_profiles(tmp_path: Path) -> None:
-    home = tmp_path / "home"
-    home.mkdir()
-    shutil.copy(DEPLOYMENTS / "profiles.toml", home / "profiles.toml")
-    code = (
-        "from prefect.settings import get_current_settings;"
-        "print(get_current_settings().flows.heartbeat_frequency)"
-    )
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("PREFECT_")}
-    printed = subprocess.run(
-        [sys.executable, "-c", code],
-        env=kept | {"PREFECT_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert printed.stdout.strip() == "30"
 
 
 # The image

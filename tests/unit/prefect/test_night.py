@@ -75,8 +75,6 @@ def test_the_night_asks_what_a_run_of_one_suite_does_in_the_same_words() -> None
     "given",
     [
         pytest.param({}, id="no suites"),
-        pytest.param({"suites": []}, id="an empty list"),
-        pytest.param({"suites": [""]}, id="an empty name"),
         pytest.param({"suites": ["a"], "threshold": 2}, id="a threshold above 1"),
         pytest.param({"suites": ["a"], "cases": ["x"]}, id="cases of one suite"),
     ],

@@ -31,7 +31,6 @@ from tests.support.prefect_runs import planned, write_suite
     [
         ("auto", RunnerChoice()),
         ("threads", RunnerChoice("threads")),
-        ("dask", RunnerChoice("dask")),
         (
             "dask=tcp://dask-scheduler:8786",
             RunnerChoice("dask", "tcp://dask-scheduler:8786"),

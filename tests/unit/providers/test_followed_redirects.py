@@ -67,18 +67,3 @@ def ask_in_turn(address: str, *paths: str) -> list[str]:
 
 def test_the_last_of_several_redirects_answers(address: str) -> None:
     assert ask_in_turn(address, "/first", "/first") == ["the answer", "the answer"]
-
-
-@pytest.mark.parametrize(
-    ("path", "reason"),
-    [
-        ("/round", "too many redirects"),
-        ("/wrong", "a header or the URL holds a character that HTTP does not allow"),
-    ],
-)
-def test_a_connection_is_given_back_by_what_cannot_be_followed(
-    address: str, path: str, reason: str
-) -> None:
-    failed, answered = ask_in_turn(address, path, "/last")
-    assert failed.endswith(reason)
-    assert answered == "the answer"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from typing import Any
 
 import orjson
@@ -17,7 +16,6 @@ from evalcore.providers.openai import OpenAIStream
 from evalcore.providers.registry import open_session, send
 from evalcore.providers.transport import Received, ServerSent
 from tests.unit.providers.asking import HELLO, KEY
-from tests.unit.providers.test_provider_failures import endless_stream
 
 URL = "http://localhost/v1/chat/completions"
 REQUEST = Request(Endpoint("openai", "local", "http://localhost/v1"), model="m", messages=HELLO)
@@ -78,16 +76,6 @@ def test_arguments_that_are_no_text_are_taken_as_they_are(stream: bool) -> None:
     assert reply.tool_calls == ({"id": "a", "name": "look_up", "arguments": {"days": 3}},)
 
 
-def test_a_stream_of_several_answers_gives_the_first() -> None:
-    reply = streamed(
-        {"index": 0, "delta": {"content": "hel"}},
-        {"index": 1, "delta": {"content": "other"}, "finish_reason": "length"},
-        {"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"},
-    )
-
-    assert (reply.text, reply.finish_reason) == ("hello", "stop")
-
-
 def test_a_stream_without_an_answer_is_an_error_of_the_server() -> None:
     with pytest.raises(ProviderError, match="ended without") as caught:
         streamed()
@@ -112,20 +100,6 @@ def test_calls_that_are_all_counted_as_the_first_stay_apart() -> None:
     )
 
 
-def test_a_byte_order_mark_before_a_stream_hides_no_event() -> None:
-    events = b'\xef\xbb\xbfdata: {"choices":[{"delta":{"content":"hel"}}]}\n\n'
-    events += b'data: {"choices":[{"delta":{"content":"lo"}}]}\n\ndata: [DONE]\n\n'
-    with endless_stream(events, 1) as base_url:
-        endpoint = Endpoint("openai", "openai", base_url, KEY)
-        request = Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=60.0, stream=True)
-
-        async def asked() -> Reply:
-            async with open_session() as session:
-                return await send(session, request)
-
-        assert asyncio.run(asked()).text == "hello"
-
-
 STARTED = {"type": "message_start", "message": {"model": "m"}}
 STOPPED = {"type": "message_stop"}
 
@@ -137,41 +111,8 @@ def streamed_by_anthropic(*events: dict[str, Any]) -> Reply:
     return stream.reply(3.0)
 
 
-@pytest.mark.parametrize(
-    "content",
-    [[5], [None], ["hello"], [{"type": "text", "text": 5}], [{"type": "text", "text": ["a"]}]],
-)
-def test_content_that_is_no_list_of_blocks_is_no_answer(content: list[Any]) -> None:
-    received = Received(200, {}, orjson.dumps({"content": content}), None, 1.0)
-
-    with pytest.raises(ProviderError, match="has another shape") as caught:
-        AnthropicStream(REQUEST, URL).whole_reply(received)
-
-    assert caught.value.kind == ErrorKind.SERVER
-
-
-def block(index: Any = 0, **fields: Any) -> dict[str, Any]:
-    return {"type": "content_block_start", "index": index, "content_block": fields}
-
-
 def delta(kind: str, **fields: Any) -> dict[str, Any]:
     return {"type": "content_block_delta", "index": 0, "delta": {"type": kind, **fields}}
-
-
-@pytest.mark.parametrize(
-    "event",
-    [
-        block("1", type="text", text="b"),
-        block(type="text", text=5),
-        delta("text_delta", text=5),
-        delta("input_json_delta", partial_json={}),
-    ],
-)
-def test_an_event_of_another_shape_is_no_answer(event: dict[str, Any]) -> None:
-    with pytest.raises(ProviderError, match="has another shape") as caught:
-        streamed_by_anthropic(STARTED, event, STOPPED)
-
-    assert caught.value.kind == ErrorKind.SERVER
 
 
 def test_a_stream_of_anthropic_that_only_stops_is_an_error_of_the_server() -> None:
@@ -232,18 +173,19 @@ WHOLE = {
         ('"half \\ud83d"', "application/json", "utf-8", "half \ufffd"),
         ('"Lima", "x": NaN', "application/json", "utf-8", "Lima"),
         ('"Lima"', "application/json", "utf-8-sig", "Lima"),
-        ('"é"', "application/json; charset=iso-8859-1", "iso-8859-1", "é"),
         ('"é"', "application/json; charset=iso-8859-1", "utf-8", "é"),
         ('"é"', "application/json; charset=utf-16", "utf-16", "é"),
-        ('"é"', "application/json", "utf-16-le", "é"),
-        ('"é"', "application/json; charset=none", "utf-8", "é"),
         ('"é"', "application/json", "iso-8859-1", "\ufffd"),
     ],
     ids=[
-        "half of a pair", "NaN", "byte order mark", "declared", "wrongly declared", "UTF-16",
-        "UTF-16 without a mark", "an unknown charset", "undeclared",
+        "half of a pair",
+        "NaN",
+        "byte order mark",
+        "wrongly declared",
+        "UTF-16",
+        "undeclared",
     ],
-)  # fmt: skip
+)
 def test_a_whole_answer_is_read_as_its_program_reads_it(
     protocol: str, written: str, kind: str, charset: str, text: str
 ) -> None:
@@ -253,22 +195,6 @@ def test_a_whole_answer_is_read_as_its_program_reads_it(
     reply = served(protocol, body, kind)
 
     assert (reply.text, reply.usage.input_tokens) == (text, None)
-
-
-@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
-def test_arguments_of_a_tool_are_read_so_too(protocol: str) -> None:
-    if protocol == "openai":
-        call: dict[str, Any] = {
-            "function": {"name": "f", "arguments": '{"q": "half \\ud83d", "n": NaN}'}
-        }
-        body = json.dumps({"choices": [{"message": {"content": None, "tool_calls": [call]}}]})
-    else:
-        call = {"type": "tool_use", "name": "f", "input": {"q": "half \ud83d", "n": float("nan")}}
-        body = json.dumps({"content": [call]})
-
-    reply = served(protocol, body.encode(), "application/json")
-
-    assert reply.tool_calls[0]["arguments"] == {"q": "half \ufffd", "n": None}
 
 
 def served(protocol: str, body: bytes, kind: str, **fields: Any) -> Reply:

@@ -11,7 +11,7 @@ from threading import Thread
 
 import pytest
 
-from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Reply, Request
+from evalcore.model.exchange import Endpoint, ErrorKind, ProviderError, Request
 from evalcore.providers.failures import Refusals, refused, retry_after_s, streamed_failure
 from evalcore.providers.registry import open_session, send
 from tests.support.model_server import CUT, INVALID_JSON, RESET, Failure, model_server
@@ -273,12 +273,6 @@ def test_a_refusal_for_want_of_credit_is_told_from_one_that_passes(
     assert refused(endpoint, endpoint.base_url, status, {}, body).kind == kind
 
 
-def test_an_application_may_answer_that_there_is_no_credit() -> None:
-    endpoint = Endpoint("http", "m", "http://127.0.0.1:9/pay")
-    body = json_error(400, "insufficient funds")
-    assert refused(endpoint, endpoint.base_url, 400, {}, body).kind == ErrorKind.REQUEST
-
-
 def test_a_refusal_in_an_answer_of_status_200_has_the_kind_of_its_code() -> None:
     endpoint = Endpoint("openai", "m", "http://127.0.0.1:9/v1")
     kinds = [
@@ -332,16 +326,3 @@ def test_a_stream_that_does_not_end_is_cut_off(chunk: bytes, said: str) -> None:
 
         with pytest.raises(ProviderError, match=said):
             asyncio.run(asked())
-
-
-def test_a_long_line_of_a_stream_is_put_together() -> None:
-    data = json.dumps({"choices": [{"delta": {"content": "y" * (3 << 20)}, "index": 0}]})
-    with endless_stream(f"data: {data}\n\ndata: [DONE]\n\n".encode(), 1) as base_url:
-        endpoint = Endpoint("openai", "openai", base_url, KEY)
-        request = Request(endpoint, model="m", messages=HELLO, attempt_timeout_s=60.0, stream=True)
-
-        async def asked() -> Reply:
-            async with open_session() as session:
-                return await send(session, request)
-
-        assert len(asyncio.run(asked()).text) == 3 << 20

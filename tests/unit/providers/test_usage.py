@@ -27,11 +27,6 @@ CACHED = {"prompt_tokens_details": {"cached_tokens": 900}}
             id="xai-reasoning-beside",
         ),
         pytest.param(
-            {"prompt_tokens": 100, "completion_tokens": 2000, "total_tokens": 3100, **THOUGHT},
-            Usage(100, 3000, reasoning_tokens=1000),
-            id="reasoning-beside-a-longer-answer",
-        ),
-        pytest.param(
             {"prompt_tokens": 33, "completion_tokens": 50, "reasoning_tokens": 700},
             Usage(33, 750, reasoning_tokens=700),
             id="perplexity-reasoning-without-total",
@@ -50,11 +45,6 @@ CACHED = {"prompt_tokens_details": {"cached_tokens": 900}}
             {"prompt_tokens": 1000, "completion_tokens": 10, "prompt_cache_hit_tokens": 900},
             Usage(1000, 10, cached_tokens=900),
             id="deepseek-cached",
-        ),
-        pytest.param(
-            {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 1010, **CACHED},
-            Usage(1000, 10, cached_tokens=900),
-            id="gateway-cached-beside",
         ),
         pytest.param(
             {
@@ -94,16 +84,6 @@ CACHED = {"prompt_tokens_details": {"cached_tokens": 900}}
         ),
         pytest.param(
             {
-                "input_tokens": 1000,
-                "cache_read_input_tokens": 900,
-                "cache_creation_input_tokens": 0,
-                "output_tokens": 10,
-            },
-            Usage(1900, 10, 900, 0),
-            id="anthropic-with-fewer-cached-than-new",
-        ),
-        pytest.param(
-            {
                 "promptTokenCount": 1000,
                 "candidatesTokenCount": 20,
                 "thoughtsTokenCount": 300,
@@ -115,7 +95,6 @@ CACHED = {"prompt_tokens_details": {"cached_tokens": 900}}
         ),
         pytest.param({"prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 0}, Usage(3, 4)),
         pytest.param({"completion_tokens_details": None, "prompt_tokens": 3}, Usage(3)),
-        pytest.param([], Usage()),
     ],
 )
 def test_parts_of_the_tokens_are_kept_apart(raw: Any, usage: Usage) -> None:
@@ -143,7 +122,7 @@ def test_a_sum_that_is_no_count_is_an_error() -> None:
         usage_of({"prompt_tokens": -1})
 
 
-@pytest.mark.parametrize("said", [-1, "7", 2**63, None, {}])
+@pytest.mark.parametrize("said", [-1, "7", None, {}])
 def test_a_part_that_is_no_count_is_as_none(said: Any) -> None:
     raw = {"prompt_tokens": 3, "prompt_tokens_details": {"cached_tokens": said}}
     assert usage_of({**raw, "total_tokens": said}) == Usage(3)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pytest
 
@@ -25,7 +23,6 @@ from evalcore.model.exchange import (
 from evalcore.recording.content import Question
 from evalcore.storage.layout import recording_key
 from evalcore.storage.local import LocalStore
-from evalcore.storage.store import ObjectInfo, StoredObject
 from tests.unit.recording.asking import ENDPOINT, LATER_RUN, RUN, ask, find, recorder, save
 
 WHOLE = Reply(
@@ -233,39 +230,6 @@ def test_a_miss_of_a_judge_tells_what_changed_and_not_the_codes_of_its_fences(
     assert not re.search(r"<<OUTPUT [0-9a-f]", message)
 
 
-class CountingStore(LocalStore):
-    """Counts what is read and listed."""
-
-    gets = 0
-    listed = 0
-
-    def get(self, key: str) -> StoredObject:
-        self.gets += 1
-        return super().get(key)
-
-    def list(self, prefix: str) -> Iterator[ObjectInfo]:
-        for info in super().list(prefix):
-            self.listed += 1
-            yield info
-
-
-def test_misses_read_a_bounded_part_of_the_store_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.recording.recorder.NEIGHBOURS", 20)
-    store = CountingStore(tmp_path)
-    writer = recorder(store, "record")
-    for number in range(60):
-        save(writer, ask(f"question {number}"), WHOLE)
-    reader = recorder(store, "replay")
-    for _ in range(10):
-        with pytest.raises(ProviderError):
-            find(reader, ask("a question that nobody asked"))
-    assert store.listed <= 21
-    # Of each miss: the recording itself, and none of another turn (there is only the first).
-    assert store.gets <= 20 + 10
-
-
 @pytest.mark.parametrize(
     "damage",
     [b"", b"no frame at all", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"],
@@ -295,20 +259,3 @@ def test_an_answer_that_json_cannot_hold_is_that_call_s_error(store: LocalStore)
     with pytest.raises(ProviderError, match="cannot be recorded") as caught:
         save(recorder(store, "record"), ask(), Reply("\ud800"))
     assert caught.value.kind == "recording"
-
-
-def test_a_request_that_json_cannot_hold_is_that_call_s_error(store: LocalStore) -> None:
-    with pytest.raises(ProviderError, match="cannot be recorded"):
-        find(recorder(store, "replay"), ask("\ud800"))
-
-
-def test_of_equally_similar_questions_the_one_asked_in_the_same_way_is_nearest(
-    store: LocalStore,
-) -> None:
-    writer = recorder(store, "record")
-    same_way: dict[str, Any] = {"model": "small", "tools": ({"name": "track"},)}
-    for number in range(8):
-        save(writer, ask(model=f"model-{number}"), WHOLE)
-    save(writer, ask(**same_way), WHOLE)
-    message = missed(store, ask(**same_way, parameters={"temperature": 1}))
-    assert "differs in: parameters.temperature 0 → 1 (recorded → asked)" in message

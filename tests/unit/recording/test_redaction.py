@@ -27,61 +27,6 @@ def written(store: LocalStore) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    "secret",
-    [
-        "sk-proj-abcDEF123456",
-        "sk-ant-api03-xyz_123-abc",
-        "Bearer abc.def-123",
-        "authorization: bearer 0123456789abcdef",
-        "Basic dXNlcjpwYXNzMQ==",
-        "ghp_abcdefghijklmnop1234",
-        "AKIAIOSFODNN7EXAMPLE",
-        "AIzaSyA-1234567890abcdefghijklmnopqrs",
-        "xoxb-1234567890-abcdef",
-        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.abc-DEF_1",
-        "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----",
-    ],
-)
-def test_well_known_forms_of_keys_are_covered(secret: str) -> None:
-    covered = Redaction(Redactor()).text(f"before {secret} after")
-    assert REDACTED in covered
-    assert secret.rsplit(maxsplit=1)[-1] not in covered
-    assert covered.startswith("before ")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "risk-assessment of task-123456 and disk-abc123def",
-        "Bearer authentication is what the API wants",
-        "Basic understanding of sk-learn",
-        "the token test and the password postgres",
-        "order 123456 of 2026-05-18T10:00:00Z",
-    ],
-)
-def test_ordinary_text_stays(text: str) -> None:
-    environment = {"DB_PASSWORD": "postgres", "PIN_TOKEN": "123456", "API_KEY": "test"}
-    assert Redaction.of_process(environment).text(text) == text
-
-
-@pytest.mark.parametrize(
-    ("name", "is_covered"),
-    [
-        ("OPENAI_API_KEY", True),
-        ("AWS_SECRET_ACCESS_KEY", True),
-        ("github_token", True),
-        ("DB_PASSWORD", True),
-        ("MAX_TOKENS", False),
-        ("KEYBOARD", False),
-        ("HOME", False),
-    ],
-)
-def test_values_of_variables_with_secret_names_are_covered(name: str, *, is_covered: bool) -> None:
-    covered = Redaction.of_process({name: "v4lue-of-it"}).text("it is v4lue-of-it.")
-    assert covered == ("it is [redacted]." if is_covered else "it is v4lue-of-it.")
-
-
 def test_patterns_of_the_configuration_are_covered() -> None:
     redaction = Redaction(Redactor((), [r"FH-\d{5}", "x*"]))
     assert redaction.value({"FH-12345": ["of FH-54321", 1, None]}) == {

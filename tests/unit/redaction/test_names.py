@@ -24,8 +24,3 @@ def test_the_key_of_a_webhook_is_secret() -> None:
     key = "XyZ0123456789abcdefGHIJK"
     found = secrets_of_environment({"HOOK": f"https://hooks.slack.com/services/T01/B02/{key}"})
     assert list(found) == [("HOOK", key)]
-
-
-def test_user_and_password_of_a_url_are_secret() -> None:
-    found = dict(secrets_of_environment({"DB": "postgres://ida:hunter2-x@db.example/evals"}))
-    assert found["DB"] in {"hunter2-x", "ida:hunter2-x"}

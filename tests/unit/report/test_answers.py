@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from evalcore.report.tables import json_value, render_csv, render_json, render_table
+from evalcore.report.tables import render_csv, render_json, render_table
 
 UUID_TEXT = "12345678-1234-5678-1234-567812345678"
 VALUES: dict[str, tuple[Any, Any, str, str]] = {
@@ -50,12 +50,6 @@ def test_a_value_has_a_form_in_json_csv_and_a_table(name: str) -> None:
     assert list(csv.reader(lines)) == [["a", "b"], [in_csv, "end"]]
     *_, last = render_table(["a", "b"], rows, str)
     assert last.split("  ")[0].strip() == in_table
-
-
-def test_what_json_has_no_number_for_is_the_nearest_or_null() -> None:
-    assert json_value(2**70) == float(2**70)
-    assert "".join(render_json(["a"], [[(float("nan"),)]])) == '[{"a":null}]\n'
-    assert json_value(b"\x01\xff") == "01ff"
 
 
 def test_an_answer_without_rows_is_an_empty_array_and_a_header() -> None:

@@ -85,10 +85,6 @@ def test_the_baseline_may_be_of_another_run() -> None:
     assert change.baseline == "x of 20260101T000000Z-0a1b2c"
 
 
-def test_a_run_without_a_comparison_has_no_changes() -> None:
-    assert changes(run_of(case("a")).report) == ()
-
-
 LOWER = Difference("x", "lower", DifferenceKind.SCORE, 1.0, 0.5)
 FAILED = Difference("x", "bad", DifferenceKind.ASSERTION, 1.0, 0.0)
 BOTH = (LOWER._replace(case="both"), FAILED._replace(case="both"))

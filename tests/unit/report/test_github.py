@@ -114,11 +114,6 @@ def test_no_more_than_ten_errors_and_the_last_tells_of_the_others(failed: int) -
         assert errors[-1][2].startswith(f"{told} more;")
 
 
-def test_what_was_skipped_is_not_annotated() -> None:
-    skipped = item(None) | {"status": "skipped", "error": None, "reason": "filter"}
-    assert len(commands(run_of(case("left", skipped), gates=()).with_report(gates=()))) == 1
-
-
 def test_foreign_text_cannot_begin_a_command() -> None:
     text = "x\n::error file=/etc/passwd::y\r%0A,:"
     checks = [assertion(text, "failed", message=text, actual=text, expected=text)]

@@ -30,10 +30,6 @@ def test_a_failure_is_followed_by_what_was_expected_and_what_came() -> None:
     assert "expected:\n\n```text\nyes\n```\n\nactual:\n\n```text\nno, never\n```" in text
 
 
-def test_one_variant_needs_no_table_of_variants() -> None:
-    assert "## Variants" not in markdown(run_of(case("a")))
-
-
 def test_variants_stand_side_by_side() -> None:
     run = run_of(case("a", variant="base"), case("a", item("failed"), variant="new"))
     lines = markdown(run).splitlines()

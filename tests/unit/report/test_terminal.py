@@ -11,7 +11,7 @@ from rich.cells import cell_len
 
 from evalcore.model.summary import Comparison, Difference, DifferenceKind, VariantComparison
 from evalcore.report import html, junit, markdown
-from evalcore.report.tables import cut, table, wrap
+from evalcore.report.tables import cut, wrap
 from evalcore.report.terminal import Style, render_terminal, render_verbose
 from evalcore.report.view import CaseFacts
 from tests.support.report_runs import MadeRun, assertion, case, item, run_of
@@ -86,17 +86,6 @@ def test_equal_failures_are_shown_once_with_their_number() -> None:
     assert not [line for line in shown if "more that did not pass" in line]
 
 
-def test_items_that_are_blocked_for_one_reason_are_shown_once() -> None:
-    unjudged = assertion("tone", "blocked", message="no judge")
-    answers = [item("blocked", assertions=[{**unjudged, "actual": text}]) for text in ("a", "b")]
-    run = run_of(*(case(f"c{number}", answer) for number, answer in enumerate(answers)))
-
-    assert lines(run)[:2] == [
-        "✗ 2 items (c0 [default], c1 [default]): blocked, score 0.0000",
-        "    – tone: no judge",
-    ]
-
-
 def test_the_advice_at_the_end_of_a_long_message_is_not_cut_off() -> None:
     message = f"no recording of this call; {'differs ' * 60}; record it with `evalcore record`"
     missing = item(None, error={"kind": "recording", "message": message})
@@ -166,10 +155,6 @@ def test_variants_have_their_latency_and_cost_where_one_was_measured() -> None:
     assert '<td class="n">412 ms</td><td class="n">0.0000078 USD</td>' in page
 
 
-def test_one_variant_without_a_baseline_has_no_table() -> None:
-    assert not [line for line in lines(run_of(case("a"))) if "variant" in line]
-
-
 def test_what_was_skipped_is_counted_by_its_reason_and_not_listed() -> None:
     shown = lines(run_of(case("a", SKIPPED), case("b", SKIPPED), skipped=(("budget", 2),)))
     assert shown[0] == "demo (test-file): 2 items: 0 passed, 2 skipped"
@@ -229,40 +214,3 @@ def test_a_wrapped_text_keeps_its_characters_and_fits(text: str, width: int) -> 
     wrapped = list(wrap(text, width))
     assert max(map(cell_len, wrapped)) <= width
     assert "".join(wrapped).replace(" ", "") == text.replace(" ", "")
-
-
-def test_the_first_column_gives_way() -> None:
-    rows = [["a very long name", "1"], ["b", "1000"]]
-    assert list(table(rows, 14)) == ["a very …     1", "b         1000"]
-
-
-def test_the_first_column_gives_way_as_far_as_names_differ() -> None:
-    rows = [["variant", "n"], ["prompt-a-of-ann", "1"], ["prompt-a-of-ben", "2"]]
-    first = [line.partition("  ")[0] for line in table(rows, 10)]
-    assert first == ["variant", "prompt-a-of-a…", "prompt-a-of-b…"]
-
-
-def test_what_changed_and_how_items_ended_is_not_cut_off_behind_long_names() -> None:
-    name, new = "a-case-" + "x" * 60, "a-variant-" + "y" * 40
-    regression = Difference(new, name, DifferenceKind.ASSERTION, 1.0, 0.0)
-    run = run_of(
-        case(name, variant="base"), case(name, item("failed"), variant=new),
-        comparison=Comparison(
-            (VariantComparison(new, "base", regression_kinds={DifferenceKind.ASSERTION: 1},
-                               regressions=(regression,)),)
-        ),
-        suite="a-suite-" + "z" * 60,
-    )  # fmt: skip
-    shown = lines(run, width=60)
-    text = " ".join(" ".join(shown).split())
-    for part in ("regression against base: passed → failed", ": failed, score 0.0000", "1 failed"):
-        assert part in text
-    assert shown[1].startswith("  ")
-
-
-def test_every_form_writes_a_long_run_in_minutes() -> None:
-    made = run_of(case("a"))
-    run = replace(made, report=replace(made.report, run=replace(made.report.run, duration_s=200)))
-    assert "PASS in 3 min 20 s" in lines(run)
-    assert ", 3 min 20 s, started" in "".join(markdown.render(run))
-    assert "3\u00a0min\u00a020\u00a0s" in "".join(html.render(run))

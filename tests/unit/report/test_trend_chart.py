@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -93,19 +92,3 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         draw_chart(trend_spec(trend(2)), tmp_path / "trend.pdf")
     with pytest.raises(UsageError, match="there is no folder"):
         draw_chart(trend_spec(trend(2)), tmp_path / "missing" / "trend.svg")
-
-
-def test_times_on_the_axis_stand_apart() -> None:
-    points = [
-        TrendPoint(
-            f"run-{second}", FIRST + timedelta(seconds=second), "a", 0.5, 0.4, 0.6, "pass", ()
-        )
-        for second in (0, 176, 3_431)
-    ]
-    text = chart_svg(trend_spec(Trend("support", Metric.SCORE, tuple(points)))).decode()
-    axis = text.partition("role-axis-label")[2].partition("</g>")[0]
-    shown = re.findall(r'translate\(([\d.]+),[^>]*opacity="1"[^>]*>[^<]+<', axis)
-    places = [float(place) for place in shown]
-    assert len(places) >= 4
-    # A label of a day and a time is about 60 wide.
-    assert min(b - a for a, b in pairwise(places)) > 68

@@ -8,13 +8,11 @@ import pytest
 
 from evalcore.checks.conditions import CONDITION
 from evalcore.service.drift import (
-    UNCHANGED,
     freshness_reasons,
     read_drift,
     schema_at,
     subtree_fingerprint,
 )
-from evalcore.service.fingerprints import schema_fingerprint
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -120,12 +118,6 @@ def test_a_part_changes_with_the_definitions_that_it_refers_to(
             with_vendor(schema), "h", path, condition, subtree_fingerprint(before, path)
         )
         assert (drift.schema, drift.assertion, drift.status) == expected
-
-
-def test_an_eval_that_was_saved_without_definitions_has_not_drifted() -> None:
-    condition = CONDITION.validate_python({"kind": "exists"})
-    saved = schema_fingerprint(SCHEMA["properties"]["vendor"])
-    assert read_drift({"h": SCHEMA}, "h", "vendor", condition, saved) == UNCHANGED
 
 
 def test_a_result_is_stale_for_each_reason_once() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import tempfile
-
 import duckdb
 import pytest
 
-from evalcore.errors import MemoryLimitError, StoreError
+from evalcore.errors import MemoryLimitError
 from evalcore.sql import connection as connection_module
-from evalcore.sql.connection import BoundedConnection, connect, open_database
+from evalcore.sql.connection import BoundedConnection, connect
 
 # A list of a group cannot be spilled: this one needs some 100 MB.
 HUNGRY = "SELECT len(list(range ORDER BY range DESC)) FROM range(4_000_000)"
@@ -39,11 +37,3 @@ def test_what_no_machine_has_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
         connection.execute(HUNGRY)
     assert raised.value.exit_code == 4
     connection.close()
-
-
-def test_a_system_without_a_folder_to_spill_to_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
-
-    with pytest.raises(StoreError, match="No usable temporary directory found in"):
-        open_database()

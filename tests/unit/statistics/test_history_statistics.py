@@ -11,7 +11,6 @@ import pytest
 from evalcore.statistics.intervals import (
     PowerTest,
     Spread,
-    binomial_half_cdf,
     cases_needed,
     iterations_needed,
     smallest_drop,
@@ -22,7 +21,7 @@ from evalcore.statistics.intervals import (
     wilson,
 )
 from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
-from evalcore.statistics.tests import cusum, fisher, mcnemar, pass_all_k, pass_at_k, self_starting
+from evalcore.statistics.tests import cusum, pass_all_k, pass_at_k, self_starting
 
 
 # Every test process collects all tests, and the import takes a second.
@@ -95,22 +94,6 @@ def test_the_smallest_levels_have_quantiles(alpha: float, special: Any) -> None:
 def test_a_level_of_the_smallest_number_is_no_fault() -> None:
     assert 0 < two_sided_z(5e-324) < 39
     assert math.isfinite(two_sided_t(5e-324, 1))
-
-
-@pytest.mark.parametrize(("worse", "better"), [(5, 15), (10, 20), (0, 6), (40, 61), (3, 3)])
-def test_mcnemar_is_scipys_binomial_test(worse: int, better: int, stats: Any, special: Any) -> None:
-    expected = stats.binomtest(worse, worse + better).pvalue
-    assert mcnemar(worse, better) == pytest.approx(expected, rel=1e-9)
-    assert binomial_half_cdf(worse, worse + better) == pytest.approx(
-        special.bdtr(worse, worse + better, 0.5), rel=1e-9
-    )
-
-
-@pytest.mark.parametrize("table", [(3, 3, 0, 3), (4, 4, 0, 4), (5, 5, 0, 5), (7, 10, 2, 8)])
-def test_fisher_is_that_of_scipy(table: tuple[int, int, int, int], stats: Any) -> None:
-    passed_a, n_a, passed_b, n_b = table
-    expected = stats.fisher_exact([[passed_a, n_a - passed_a], [passed_b, n_b - passed_b]]).pvalue
-    assert fisher(*table) == pytest.approx(expected, rel=1e-9)
 
 
 def test_cusum_grows_while_values_fall() -> None:

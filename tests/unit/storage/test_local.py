@@ -26,13 +26,6 @@ def store(root: Path) -> LocalStore:
     return LocalStore(root)
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> Path:
-    path = tmp_path / "source.parquet"
-    path.write_bytes(b"content")
-    return path
-
-
 def unfinished(root: Path) -> list[str]:
     return [path.name for path in (root / HIDDEN_FOLDER / "unfinished").iterdir()]
 
@@ -87,13 +80,6 @@ def test_a_key_cannot_be_an_object_and_a_folder(store: LocalStore, taken: str) -
     assert [info.key for info in store.list("")] == [taken]
 
 
-def test_a_link_to_a_file_is_followed(store: LocalStore, source: Path, tmp_path: Path) -> None:
-    link = tmp_path / "link"
-    link.symlink_to(source)
-    store.put_if_absent("a/b", link)
-    assert not store.local_path("a/b").is_symlink()
-
-
 def test_what_a_crash_left_is_never_listed_and_goes_after_a_day(root: Path) -> None:
     LocalStore(root).put("a", b"")
     folder = root / HIDDEN_FOLDER / "unfinished"
@@ -122,7 +108,7 @@ for number in range(1_000_000):
 
 
 @pytest.mark.multiprocess
-@pytest.mark.parametrize("patience_s", [0.01, 0.05, 0.1, 0.2, 0.3])
+@pytest.mark.parametrize("patience_s", [0.02, 0.2])
 def test_a_killed_writer_leaves_whole_objects_and_no_lock(
     root: Path, store: LocalStore, patience_s: float
 ) -> None:

@@ -11,7 +11,6 @@ import pytest
 from evalcore.errors import RunConflictError
 from evalcore.storage.local import LocalStore
 from evalcore.storage.store import SWAP_ATTEMPTS, StoredObject, swap
-from tests.support.counting_store import CountingStore
 
 KEY = "counters/a"
 
@@ -23,11 +22,6 @@ def store(tmp_path: Path) -> LocalStore:
 
 def one_more(data: bytes | None) -> bytes:
     return str(int(data or b"0") + 1).encode()
-
-
-def test_the_first_swap_creates_the_object(store: LocalStore) -> None:
-    assert swap(store, KEY, one_more) == store.get(KEY)
-    assert store.get(KEY).data == b"1"
 
 
 def test_changes_of_threads_are_all_kept(store: LocalStore) -> None:
@@ -44,14 +38,6 @@ def test_a_change_to_nothing_leaves_the_object_as_it_is(
     before = None if there is None else StoredObject(there, store.put(KEY, there))
     assert swap(store, KEY, lambda _: None) == before
     assert store.exists(KEY) is (there is not None)
-
-
-def test_what_was_seen_is_not_read_again(tmp_path: Path) -> None:
-    store = CountingStore(tmp_path)
-    first = swap(store, KEY, one_more, seen=None)
-    assert swap(store, KEY, one_more, seen=first) is not None
-    assert [name.split()[0] for name in store.taken()] == ["PUT"]
-    assert store.get(KEY).data == b"2"
 
 
 @pytest.mark.parametrize("expected", ["nothing", "an older one"])

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
-import evalcore
 from evalcore import SuiteError, define_suite, gates, variant
 from evalcore.formats.options import LoadOptions
 
@@ -41,30 +38,18 @@ def mistakes(**changed: Any) -> str:
         ({"cases": [CASE, CASE]}, "cases[1].id: duplicate case id: c1"),
         ({"variants": [variant("a"), variant("a")]}, "variants[1].id: duplicate variant id: a"),
         ({"baseline": "c"}, "baseline: no variant is called 'c'"),
-        ({"variants": [], "baseline": "c"}, "baseline: no variant is called 'c'"),
         ({"gates": [gates.required_cases(["c2"])]}, "no case has the id 'c2'"),
         ({"gates": [gates.pass_rate(1.1)]}, "'threshold' must be a number from 0 to 1"),
-        ({"gates": [gates.pass_rate(-0.1)]}, "'threshold' must be at least 0"),
         ({"gates": [gates.cost_under(-1)]}, "'max' must be at least 0"),
-        ({"gates": [{"gate": "pass_rat"}]}, "Did you mean 'pass_rate'?"),
-        ({"scorers": ["latence"]}, "Did you mean 'latency'?"),
         ({"cases": [{"id": "a", "input": {1, 2}}]}, "case 'a' holds a value that JSON cannot"),
         ({"variants": "ab"}, "variants: expected a list, got 'ab'"),
         ({"cases": {"c1": CASE}}, "cases: expected a list of cases, a path, or a list of paths"),
-        ({"cases": 5}, "cases: expected a list of cases, a path, or a list of paths"),
         ({"gates": gates.pass_rate(1)}, "gates: expected a list, got PassRate"),
-        ({"gates": "pass_rate"}, "gates: expected a list, got 'pass_rate'"),
-        ({"scorers": "latency"}, "scorers: expected a list, got 'latency'"),
         ({"scorers": [5]}, "scorers[0]: a scorer is a name or a mapping"),
         ({"assertions": flow}, "assertions: expected a list, got function"),
-        ({"tags": "smoke"}, "tags: expected a list, got 'smoke'"),
         ({"targets": GPT}, "targets: expected a list, got a mapping"),
         ({"iteration": 3}, "Did you mean 'iterations'?"),
-        ({"iterations": 0}, "iterations: must be at least 1"),
-        ({"reducer": "at_least_k", "iterations": 2}, "'at_least_k' needs 'k'"),
-        ({"limits": {"concurrencies": 2}}, "Did you mean 'concurrency'?"),
         ({"targets": [{**GPT, "api_key": KEY}]}, f"targets[0].api_key: {REFUSED}"),
-        ({"targets": [{**GPT, "apiKey": KEY}]}, f"targets[0].apiKey: {REFUSED}"),
         (
             {"targets": [{**GPT, "headers": {"X-Api-Key": KEY}}]},
             f"targets[0].headers.X-Api-Key: {REFUSED}",
@@ -133,11 +118,6 @@ def test_the_public_names_cost_nothing_until_they_are_used() -> None:
     assert ended.stderr == ""
 
 
-def test_every_public_name_is_there() -> None:
-    for name in evalcore.__all__:
-        assert getattr(evalcore, name) is not None
-
-
 NAN = float("nan")
 
 
@@ -157,45 +137,6 @@ def test_a_mistake_in_a_variant_is_told_with_its_place(
     with pytest.raises(SuiteError) as caught:
         define_suite("s", lambda case_input: "x", [{"id": "a"}], [variant("v", **chosen)])
     assert mistake in str(caught.value)
-
-
-@dataclass
-class Point:
-    x: float
-
-
-class Model(BaseModel):
-    x: float
-
-
-VALUES: dict[str, Any] = {
-    "NaN": NAN,
-    "infinite": {"a": [None, float("-inf")]},
-    "in a dataclass": Point(NAN),
-    "in a model": [Model(x=NAN)],
-}
-
-
-@pytest.mark.parametrize("value", VALUES.values(), ids=VALUES)
-@pytest.mark.parametrize("key", ["input", "expected_output", "metadata"])
-def test_a_number_that_json_does_not_have_is_no_null(key: str, value: Any) -> None:
-    case = {"id": "a", key: {"n": value}}
-    with pytest.raises(SuiteError, match=rf"cases\[0\]\.{key}\.n.*: NaN or an infinite number"):
-        define_suite("s", lambda case_input: "x", [case], [variant("v")])
-
-
-@pytest.mark.parametrize(
-    "written", [{"id": "v", "config": {"x": NAN}}, variant("v", config={"x": NAN})]
-)
-def test_a_variant_written_as_a_mapping_is_checked_as_any(written: Any) -> None:
-    assert "variants[0].config.x: holds a value that JSON cannot" in mistakes(variants=[written])
-
-
-def test_two_keys_that_are_one_in_json_are_a_mistake() -> None:
-    case = {"id": "a", "input": {1: "one", "1": "other"}}
-    assert "holds a value that JSON cannot" in mistakes(cases=[case])
-    assert "two keys of the same text" in mistakes(cases=[case])
-    define_suite(**{**SOUND, "flow": flow, "cases": [{"id": "a", "input": {1: "one"}}]})
 
 
 @pytest.mark.parametrize(

@@ -138,8 +138,6 @@ def test_iterations_are_added_until_the_gates_are_decided(tmp_path: Path) -> Non
     assert executed == {0}
     with pytest.raises(UsageError, match="'auto:x' is not a number of iterations"):
         run(tmp_path, suite, iterations="auto:x")
-    with pytest.raises(UsageError, match="iterations is a whole number from 1 to 1000000"):
-        run(tmp_path, suite, iterations="3")
 
 
 BROKEN = [{"id": "b", "input": {"task": "break"}}]
@@ -152,18 +150,14 @@ EASY = [gates.error_rate_under(1.0), gates.latency_under(60_000), gates.required
     ("changed", "chosen", "decision"),
     [
         pytest.param({"cases": BROKEN, "gates": [], "errors": "zero"}, {}, "error", id="zero"),
-        pytest.param({"cases": BROKEN, "gates": []}, {}, "error", id="all in error"),
         pytest.param({"cases": BROKEN, "errors": "exclude", "max_error_share": 1.0,
                       "gates": EASY}, {}, "error", id="exclude"),
         pytest.param({"cases": BLOCKED, "gates": []}, {}, "inconclusive", id="blocked"),
-        pytest.param({"cases": BLOCKED, "gates": EASY}, {}, "inconclusive", id="easy gates"),
         pytest.param({"cases": [*CASES, *BROKEN], "gates": []}, {}, "error", id="one in error"),
         pytest.param({"cases": [*CASES, *BROKEN], "gates": [], "errors": "zero"}, {}, "pass",
                      id="one of zero"),
         pytest.param({"gates": [gates.no_regressions(first_run="pass")]}, {"variants": ["other"]},
                      "inconclusive", id="the baseline left out"),
-        pytest.param({}, {}, "fail", id="failing"),
-        pytest.param({"gates": [gates.pass_rate(0.5)]}, {}, "pass", id="passing"),
     ],
 )  # fmt: skip
 def test_a_suite_has_passed_if_the_decision_is_pass(
@@ -221,12 +215,6 @@ def test_functions_may_check_and_decide(tmp_path: Path) -> None:
     assert report.passed
 
 
-def test_the_plan_names_local_functions_so_that_it_can_be_read(tmp_path: Path) -> None:
-    report = run(tmp_path)
-    stored = report.run.store.get(report.run.keys.plan_suite).data.decode()
-    assert '"callable": "local:my_workflow"' in stored
-
-
 def test_choices_leave_variants_cases_and_tags(tmp_path: Path) -> None:
     def chosen(**choices: Any) -> set[tuple[str, str]]:
         report = run(tmp_path, **choices)
@@ -247,24 +235,16 @@ def test_another_baseline_may_be_chosen_among_the_variants(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("choices", "mistake"),
     [
-        ({"mode": "lives"}, "unknown mode 'lives'"),
-        (
-            {"mode": {"mode": "live"}},
-            "unknown mode {'mode': 'live'}: 'mode' is one of live, record, replay, auto, as in "
-            "run_suite(suite, mode='live')",
-        ),
-        ({"mode": None}, "unknown mode None"),
+        ({"mode": "lives"}, "run_suite(): 'mode': unknown value 'lives'. Did you mean 'live'?"),
+        ({"mode": None}, "'mode': unknown value null."),
+        ({"case": ["hello"]}, "unknown key 'case'. Did you mean 'cases'?"),
         ({"cases": ["helo"]}, "Did you mean 'hello'?"),
-        ({"variants": ["bas"]}, "Did you mean 'base'?"),
-        ({"iterations": 0}, "'0' is not a number of iterations: a whole number from 1 to"),
-        ({"iterations": 10**7}, "'10000000' is not a number of iterations"),
-        ({"iterations": True}, "iterations is a whole number"),
-        ({"allow_imports": "os"}, "'allow_imports' is a list, as in allow_imports=['os']"),
-        ({"baseline_run": 5}, "'baseline_run' is a text that is not empty, not 5"),
-        ({"baseline": 5}, "'baseline' is a text that is not empty, not 5"),
-        ({"baseline_run": ""}, "'baseline_run' is a text that is not empty, not ''"),
-        ({"cases": 5}, "'cases' is a list of texts, not 5"),
-        ({"tags": [5]}, "'tags' is a list of texts, not [5]"),
+        ({"iterations": 0}, "'iterations' must be at least 1, got the number 0"),
+        ({"iterations": "3"}, "'iterations': expected a whole number from 1 to 1000000"),
+        ({"isolation": "inlin"}, "'isolation': unknown value 'inlin'. Did you mean 'inline'?"),
+        ({"allow_imports": "os"}, "'allow_imports': expected a list, got 'os'"),
+        ({"baseline_run": ""}, "'baseline_run' must not be empty"),
+        ({"tags": [5], "variants": "v"}, "'tags[0]': expected text, got the number 5"),
     ],
 )
 def test_a_choice_that_does_not_fit_is_refused(
@@ -309,18 +289,6 @@ def test_the_events_of_a_workflow_are_in_the_artifact(tmp_path: Path) -> None:
     assert result.passed
 
 
-def test_a_change_of_scorers_grades_again(tmp_path: Path) -> None:
-    from evalcore.sql.tables import read_rows
-
-    def grades(**changed: Any) -> set[str]:
-        report = run(tmp_path, suite_of(**changed))
-        with report.run.result_files(report.run.manifest().plan) as parts:
-            return {row["grade_key"] for part in parts for row in read_rows(part)}
-
-    assert grades() == grades(tags=["x"])
-    assert grades().isdisjoint(grades(scorers=["latency"]))
-
-
 @pytest.mark.parametrize(
     ("chosen", "says"),
     [
@@ -339,33 +307,3 @@ def test_a_choice_that_meets_nothing_is_told_in_the_words_of_python(
         run(tmp_path, **chosen)
     assert says in str(raised.value)
     assert "--" not in str(raised.value)
-
-
-@pytest.mark.parametrize("key", ["cases", "tags", "excluded_tags", "variants"])
-def test_one_name_is_a_list_of_one(key: str, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=rf"'{key}' is a list, as in {key}=\['base'\]"):
-        run(tmp_path, suite_of(), **{key: "base"})
-
-
-@pytest.mark.parametrize(
-    "details", [{"a": object()}, {"a": 2**70}, {1: 2}], ids=["object", "number", "key"]
-)
-def test_details_that_no_report_holds_fail_the_gate(details: Any, tmp_path: Path) -> None:
-    answer = {"passed": True, "message": "m", "details": details}
-    own = gates.custom("mine", "a gate", lambda report: answer)
-    report = run(tmp_path, suite_of(gates=[own]))
-    (gate, _) = report.gate_results
-    assert (gate.name, gate.passed) == ("mine", False)
-    assert gate.message.startswith("TypeError: ")
-
-
-def test_half_a_surrogate_pair_in_what_a_gate_says_is_escaped(tmp_path: Path) -> None:
-    def raises(report: Any) -> bool:
-        raise ValueError("\udc80")
-
-    said = gates.custom("said", "a gate", lambda report: (True, "half \ud800"))
-    report = run(tmp_path, suite_of(gates=[said, gates.custom("raised", "a gate", raises)]))
-    assert [(gate.name, gate.passed, gate.message) for gate in report.gate_results[:2]] == [
-        ("said", True, "half \\ud800"),
-        ("raised", False, "ValueError: \\udc80"),
-    ]

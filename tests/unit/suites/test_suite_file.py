@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -81,12 +80,6 @@ def test_a_gate_of_a_file_is_decided_where_its_functions_run(tmp_path: Path) -> 
     assert [gate.passed for gate in report.gate_results[:2]] == [False, True]
 
 
-def test_what_is_raised_says_nothing_of_an_event_loop(tmp_path: Path) -> None:
-    with pytest.raises(LoadError) as raised:
-        run_suite(tmp_path / "absent.eval.yaml", store=tmp_path / "store")
-    assert raised.value.__context__ is None
-
-
 def test_the_one_suite_of_a_python_file_runs_with_its_functions(tmp_path: Path) -> None:
     write(tmp_path, "sizes.py", FLOW)
     path = write(tmp_path, "own_suite.py", MODULE)
@@ -131,15 +124,3 @@ def test_mistakes_of_a_file_are_raised_together_with_their_lines(tmp_path: Path)
         run_suite(path, store=tmp_path / "store")
     assert [problem.line for problem in raised.value.problems] == [3, 6]
     assert not (tmp_path / "store").exists()
-
-
-@pytest.mark.parametrize("suite", [None, 5, "", {"name": "x"}])
-def test_what_is_neither_a_suite_nor_a_path_is_told(suite: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"define_suite\(\) returns, or the path of a suite file"):
-        run_suite(suite, store=tmp_path / "store")
-
-
-def test_a_file_that_is_not_there_is_told_with_the_nearest_name(tmp_path: Path) -> None:
-    path = write(tmp_path, "answers.eval.yaml", TESTS)
-    with pytest.raises(LoadError, match=r"no such file\. Did you mean"):
-        run_suite(path.with_name("answer.eval.yaml"), store=tmp_path / "store")

@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
@@ -70,12 +68,6 @@ def test_prompt_is_never_read_as_shell_code(tmp_path: Path, command: str) -> Non
     assert not (tmp_path / "pwned").exists()
 
 
-@given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=40))
-@settings(max_examples=25, deadline=None)
-def test_any_prompt_survives_the_shell(prompt: str) -> None:
-    assert answer(Path("/"), "printf %s.. {prompt}", prompt).output == f"{prompt}.."
-
-
 def test_id_of_the_case_is_filled_in(tmp_path: Path) -> None:
     assert answer(tmp_path, ["echo", "<{id}>", "{other} ${id}"]).output == (
         "<case one> {other} ${id}"
@@ -115,12 +107,6 @@ def test_private_files_are_removed(tmp_path: Path) -> None:
     output = answer(tmp_path, "echo {prompt_file} {output_file} > {output_file}").output or ""
     for file in output.split():
         assert not Path(file).parent.exists()
-
-
-def test_latency_is_measured(tmp_path: Path) -> None:
-    latency_ms = answer(tmp_path, "sleep 0.05").metrics.latency_ms
-    assert latency_ms is not None
-    assert latency_ms >= 50
 
 
 def test_working_directory_is_relative_to_the_suite(tmp_path: Path) -> None:

@@ -307,14 +307,3 @@ def test_a_limit_is_no_reason_for_a_fallback() -> None:
 
     with model_server() as server, pytest.raises(SkippedError):
         answer(with_fallbacks(server, target_of("mock", "m", response="sorry")), complete=complete)
-
-
-def test_a_byte_order_mark_of_an_attached_file_is_dropped(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("some text", "utf-8-sig")
-    case = Case("c", [{"role": "user", "content": [{"type": "file", "value": "a.txt"}]}])
-
-    request = asked(target_of("openai", model="m"), case, folder=tmp_path)
-
-    assert request.messages[0]["content"] == [
-        {"type": "text", "value": '<file name="a.txt">\nsome text\n</file>'}
-    ]

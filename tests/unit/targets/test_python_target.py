@@ -6,7 +6,6 @@ import json
 import textwrap
 import time
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ from evalcore.errors import TargetError
 from evalcore.model.evidence import Evidence
 from evalcore.model.suite import Case
 from evalcore.model.target import Target, Variant
-from evalcore.targets.function_context import FlowContext, FlowVariant
 from evalcore.targets.registry import build
 from evalcore.targets.work import Work, messages_of, prompt_of
 from evalcore.trust.imports import ImportPolicy
@@ -48,22 +46,6 @@ def answer(folder: Path, code: str, case_input: Any = "hi") -> Evidence:
     work = work_in(folder, case_input)
     assert target.waits(work.case)
     return asyncio.run(target.answer(work))
-
-
-def test_what_a_function_changes_is_its_own(folder: Path) -> None:
-    folder.mkdir()
-    code = """
-        def fn(input, *, context):
-            input["n"] += 1
-            context.config["n"] += 1
-            return [input, context.config]
-    """
-    (folder / "mine.py").write_text(textwrap.dedent(code))
-    target = Target("t", "python", {"callable": "mine:fn", "config": {"n": 1}})
-    runnable, work = build(target, Variant("v1")), work_in(folder, {"n": 1})
-    outputs = [json.loads(asyncio.run(runnable.answer(work)).output or "") for _ in range(2)]
-    assert outputs == [[{"n": 2}, {"n": 2}]] * 2
-    assert work.case.input == {"n": 1}
 
 
 MODELS = """
@@ -115,10 +97,6 @@ def test_function_answers(folder: Path, code: str, output: str) -> None:
     assert answer(folder, code).output == output
 
 
-def test_input_arrives_as_it_stands_in_the_case(folder: Path) -> None:
-    assert answer(folder, "def fn(input): return input['q']", {"q": "deep"}).output == "deep"
-
-
 def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
     code = """
     NAMES = ("case_id", "variant", "iteration", "mode", "input", "expected_output", "metadata",
@@ -139,18 +117,6 @@ def test_context_holds_what_belongs_to_the_item(folder: Path) -> None:
     }
 
 
-def test_a_context_of_a_target_has_what_that_of_a_flow_has(folder: Path) -> None:
-    code = """
-    def fn(input, *, context):
-        variant = context.variant
-        assert variant == 'v1' and variant.id == 'v1' and variant.config is context.config
-        assert not context.cancel.is_set() and context.input == input
-        return [variant, context.config['tone'], context.mode]
-    """
-    output = answer(folder, textwrap.dedent(code)).output
-    assert json.loads(output or "") == ["v1", "kind", "live"]
-
-
 def test_a_wrong_attribute_of_the_context_names_the_nearest_and_the_line(folder: Path) -> None:
     code = "def fn(input, *, context):\n  return context.case_idd"
     with pytest.raises(TargetError, match=r"no 'case_idd'. Did you mean 'case_id'") as caught:
@@ -158,23 +124,10 @@ def test_a_wrong_attribute_of_the_context_names_the_nearest_and_the_line(folder:
     assert caught.value.message.endswith("(mine.py:2)")
 
 
-def test_a_context_is_of_no_use_after_its_call() -> None:
-    context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
-    with pytest.raises(RuntimeError, match="while its function runs"):
-        context.cancel.is_set()
-
-
-def test_context_cannot_be_changed() -> None:
-    context = FlowContext("input", FlowVariant("v"), "live", "c", 0)
-    with pytest.raises((FrozenInstanceError, TypeError)):
-        context.case_id = "other"  # type: ignore[misc]
-
-
-def test_latency_is_measured(folder: Path) -> None:
-    code = "import time\ndef fn(input):\n  time.sleep(0.02)\n  return ''"
-    latency_ms = answer(folder, code).metrics.latency_ms
-    assert latency_ms is not None
-    assert latency_ms >= 20
+def test_context_cannot_be_changed(folder: Path) -> None:
+    code = "def fn(input, *, context):\n  context.case_id = 'other'"
+    with pytest.raises(TargetError, match="FrozenInstanceError"):
+        answer(folder, code)
 
 
 def test_evidence_is_taken_as_it_is_with_the_latency_added(folder: Path) -> None:
@@ -187,14 +140,6 @@ def test_evidence_is_taken_as_it_is_with_the_latency_added(folder: Path) -> None
     assert evidence.metrics.latency_ms is not None
 
 
-def test_latency_that_the_evidence_brings_stays(folder: Path) -> None:
-    code = (
-        "from evalcore.model.evidence import Evidence, Metrics\n"
-        "def fn(input): return Evidence('o', metrics=Metrics(latency_ms=5.0))\n"
-    )
-    assert answer(folder, code).metrics.latency_ms == 5.0
-
-
 @pytest.mark.parametrize(
     ("code", "kind", "message"),
     [
@@ -203,7 +148,6 @@ def test_latency_that_the_evidence_brings_stays(folder: Path) -> None:
         ("def fn(input): raise StopIteration(1)", "python", "StopIteration: 1"),
         ("import sys\ndef fn(input): sys.exit(3)", "python", "SystemExit: 3"),
         ("import sys\nasync def fn(input): sys.exit(3)", "python", "SystemExit: 3"),
-        ("def fn(): return ''", "python", "TypeError: .*positional"),
         ("def fn(input): return None", "python", "returned NoneType; return text"),
         ("def fn(input): return object()", "python", "returned object; return text"),
         ("def fn(input): return float('nan')", "python", "JSON cannot hold"),
@@ -228,13 +172,6 @@ def test_what_is_no_answer_is_an_error(folder: Path, code: str, kind: str, messa
     with pytest.raises(TargetError, match=message) as caught:
         answer(folder, code)
     assert caught.value.kind == kind
-
-
-def test_function_outside_the_roots_is_refused(folder: Path) -> None:
-    target = build(Target("t", "python", {"callable": "os:system"}))
-    with pytest.raises(TargetError, match="--allow-import os") as caught:
-        asyncio.run(target.answer(work_in(folder)))
-    assert caught.value.kind == "import"
 
 
 def test_sync_functions_that_overrun_block_nothing(folder: Path) -> None:

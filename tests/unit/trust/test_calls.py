@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 
@@ -68,26 +67,3 @@ def test_what_is_to_be_awaited_is_awaited() -> None:
 
     assert asyncio.run(call_foreign(later, 1)) == 2
     assert asyncio.run(call_foreign(lambda *, number: later(number), number=2)) == 3
-
-
-def test_a_result_after_the_loop_has_ended_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
-    lost: list[Any] = []
-    monkeypatch.setattr(threading, "excepthook", lost.append)
-    began, go = threading.Event(), threading.Event()
-    threads: list[threading.Thread] = []
-
-    def overrun() -> None:
-        threads.append(threading.current_thread())
-        began.set()
-        go.wait()
-
-    async def impatient() -> None:
-        async with asyncio.timeout(0.05):
-            await call_foreign(overrun)
-
-    with pytest.raises(TimeoutError):
-        asyncio.run(impatient())
-    assert began.wait(60)
-    go.set()
-    threads[0].join()
-    assert not lost

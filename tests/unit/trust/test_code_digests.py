@@ -158,11 +158,6 @@ def test_a_command_is_looked_for_in_its_own_folder_too(tmp_path: Path) -> None:
     assert digest(tmp_path, {"command": ["./run.sh"]}) is None
 
 
-def test_arguments_of_a_server_are_words_of_its_command(tmp_path: Path) -> None:
-    write(tmp_path, "server.js")
-    assert digest(tmp_path, {"command": "node", "args": ["server.js"]}) is not None
-
-
 def test_a_function_counts_with_its_module(tmp_path: Path) -> None:
     path = write(tmp_path, "module_of_functions.py", "import beside_it\ndef f():\n    pass\n")
     write(tmp_path, "beside_it.py", "x = 1")
@@ -206,20 +201,6 @@ def test_without_a_file_the_code_itself_counts(one: str, other: str) -> None:
     behaviours = Behaviours()
     assert behaviours.of(in_notebook(one)) == behaviours.of(in_notebook(one))
     assert behaviours.of(in_notebook(one)) != behaviours.of(in_notebook(other))
-
-
-def test_closures_count_and_addresses_do_not() -> None:
-    class Held:
-        def __init__(self, value: Any) -> None:
-            self.value = value
-
-    def made(value: Any) -> Any:
-        return lambda output: value in output
-
-    behaviours = Behaviours()
-    for value, other in [(1, 2), ({"a"}, {"b"}), (b"a", b"b"), (Held(1), Held(2))]:
-        assert behaviours.of(made(value)) != behaviours.of(made(other))
-    assert behaviours.of(made(Held(object()))) == behaviours.of(made(Held(object())))
 
 
 def test_two_processes_agree_on_the_digest_of_code(tmp_path: Path) -> None:

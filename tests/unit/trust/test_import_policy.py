@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib
 import inspect
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,24 +40,9 @@ def test_function_beside_the_suite_is_loaded(tmp_path: Path) -> None:
     assert ImportPolicy(roots=(tmp_path,)).load("mine:answer")() == "hello"
 
 
-def test_method_is_named_with_a_dotted_attribute(tmp_path: Path) -> None:
-    write(tmp_path, mine="class A:\n    @staticmethod\n    def answer():\n        return 1\n")
-    assert ImportPolicy(roots=(tmp_path,)).load("mine:A.answer")() == 1
-
-
 def test_module_in_a_package_without_init_is_loaded(tmp_path: Path) -> None:
     write(tmp_path, bare__deep__mine=returning("deep"))
     assert ImportPolicy(roots=(tmp_path,)).load("bare.deep.mine:answer")() == "deep"
-
-
-def test_relative_import_reaches_the_package(tmp_path: Path) -> None:
-    write(
-        tmp_path,
-        pkg____init__="WORD = 'w'\n",
-        pkg__other="from . import WORD\n",
-        pkg__mine="from .other import WORD\ndef answer():\n    return WORD\n",
-    )
-    assert ImportPolicy(roots=(tmp_path,)).load("pkg.mine:answer")() == "w"
 
 
 def test_equal_module_names_in_two_folders_stay_two_modules(tmp_path: Path) -> None:
@@ -70,30 +54,12 @@ def test_equal_module_names_in_two_folders_stay_two_modules(tmp_path: Path) -> N
     assert (first(), second()) == ("one", "two")
 
 
-def test_equal_submodule_names_in_two_folders_stay_two_modules(tmp_path: Path) -> None:
-    one = write(tmp_path / "one", pkg__twin=returning("one"))
-    two = write(tmp_path / "two", pkg____init__="", pkg__twin=returning("two"))
-    words = [ImportPolicy(roots=(root,)).load("pkg.twin:answer")() for root in (one, two, one)]
-    assert words == ["one", "two", "one"]
-
-
 def test_helper_of_another_suite_is_out_of_sight(tmp_path: Path) -> None:
     one = write(tmp_path / "one", first="import lone\ndef answer(): ...\n", lone="")
     two = write(tmp_path / "two", second="import lone\ndef answer(): ...\n")
     ImportPolicy(roots=(one,)).load("first:answer")
     with pytest.raises(UsageError, match="No module named 'lone'"):
         ImportPolicy(roots=(two,)).load("second:answer")
-
-
-def test_helper_of_the_code_that_runs_a_suite_is_out_of_sight(tmp_path: Path) -> None:
-    write(tmp_path / "tests", aid="WORD = 'test'\n")
-    sys.path.insert(0, str(tmp_path / "tests"))  # as pytest does
-    present = importlib.import_module("aid")
-    text = "import aid\ndef answer():\n    return aid.WORD\n"
-    suite = write(tmp_path / "suite", mine=text, aid="WORD = 'suite'\n")
-
-    assert ImportPolicy(roots=(suite,)).load("mine:answer")() == "suite"
-    assert importlib.import_module("aid") is present
 
 
 def test_a_file_named_flows_is_found_beside_the_suite_while_prefect_executes(
@@ -114,52 +80,9 @@ def test_import_inside_a_function_finds_its_neighbour(tmp_path: Path) -> None:
     assert ImportPolicy(roots=(tmp_path,)).load("lazy:answer")() == "late"
 
 
-def test_module_is_loaded_once(tmp_path: Path) -> None:
-    write(tmp_path, counted="def answer(): ...\ndef other(): ...\n")
-    policy = ImportPolicy(roots=(tmp_path,))
-    found = policy.load("counted:answer").__globals__
-    assert policy.load("counted:other").__globals__ is found
-
-
-def test_modules_are_loaded_while_another_thread_imports(tmp_path: Path) -> None:
-    ended, interval = threading.Event(), sys.getswitchinterval()
-
-    def import_others() -> None:
-        names = [f"imported_elsewhere_{number}" for number in range(100)]
-        while not ended.is_set():
-            for name in names:
-                sys.modules[name] = sys
-            for name in names:
-                del sys.modules[name]
-
-    other = threading.Thread(target=import_others)
-    sys.setswitchinterval(1e-5)
-    other.start()
-    try:
-        for number in range(40):
-            root = write(tmp_path / f"{number}", mine=returning("hello"))
-            assert ImportPolicy(roots=(root,)).load("mine:answer")() == "hello"
-    finally:
-        ended.set()
-        other.join()
-        sys.setswitchinterval(interval)
-
-
 def test_module_that_python_has_loaded_from_that_file_is_the_same_one() -> None:
     root = Path(inspect.getfile(ImportPolicy)).parents[2]
     assert ImportPolicy(roots=(root,)).load("evalcore.trust.imports:ImportPolicy") is ImportPolicy
-
-
-def test_module_named_like_an_installed_package_hides_it_from_nobody_else(tmp_path: Path) -> None:
-    write(tmp_path, mine="import sacrebleu\ndef answer():\n    return sacrebleu.WORD\n")
-    write(tmp_path, sacrebleu="WORD = 'local'\ndef answer():\n    return WORD\n")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "sacrebleu"]:
-        del sys.modules[name]
-    policy = ImportPolicy(roots=(tmp_path,))
-
-    assert policy.load("mine:answer")() == "local"
-    assert policy.load("sacrebleu:answer")() == "local"
-    assert importlib.import_module("sacrebleu").__version__
 
 
 @pytest.mark.parametrize("loaded_before", [False, True])
@@ -180,14 +103,6 @@ def test_package_installed_from_the_current_folder_is_the_same_for_everybody(
         importlib.import_module("ours.kinds").Kind,
     }
     assert len(kinds) == 1
-
-
-def test_second_root_is_looked_in_too(tmp_path: Path) -> None:
-    suite = write(tmp_path / "suite", mine="from there import WORD\ndef answer(): return WORD\n")
-    current = write(tmp_path / "current", there="WORD = 'there'\ndef answer(): ...\n")
-    policy = ImportPolicy(roots=(suite, current))
-    policy.load("there:answer")
-    assert policy.load("mine:answer")() == "there"
 
 
 @pytest.mark.parametrize(

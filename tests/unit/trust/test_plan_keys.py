@@ -73,12 +73,6 @@ def test_root_makes_nothing_in_the_home_of_another_user(tmp_path: Path) -> None:
     assert keys.of_run(RUN) == read_plan_keys({}).of_run(RUN)
 
 
-def test_a_home_that_is_missing_is_not_made() -> None:
-    read_plan_keys({"HOME": "/evalcore-has-no-such-home"})
-
-    assert not Path("/evalcore-has-no-such-home").exists()
-
-
 def test_a_key_of_the_environment_comes_first_and_is_required(tmp_path: Path) -> None:
     keys = read_plan_keys({**own(tmp_path), "EVALCORE_PLAN_KEY": KEY})
 

@@ -63,11 +63,6 @@ def test_a_process_of_another_machine_is_not_known() -> None:
     assert is_alive(this_process()._replace(boot_id="another start")) is None
 
 
-@pytest.mark.parametrize("pid", [-1, 2**80])
-def test_what_is_no_number_of_a_process_is_dead(pid: int) -> None:
-    assert is_alive(this_process()._replace(pid=pid)) is False
-
-
 def test_a_forked_child_is_another_process() -> None:
     me = this_process()
     read, write = os.pipe()

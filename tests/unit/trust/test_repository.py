@@ -10,7 +10,7 @@ import pytest
 
 from evalcore.pipeline import plan as plan_module
 from evalcore.pipeline.plan import git_state
-from evalcore.settings import find_upward, read_settings, repository_root
+from evalcore.settings import find_upward, repository_root
 from evalcore.trust.secrets import nearest_env_file
 
 OTHER_USER = 12345
@@ -54,16 +54,6 @@ def test_files_are_looked_for_up_to_the_repositorys_root(suite: Path, mark: str)
 
     assert find_upward(suite, (NAME,)).path == expected
     assert repository_root(suite) == root
-
-
-@pytest.mark.parametrize("name", [".env", "evalcore.toml"])
-def test_variables_and_settings_stay_inside_the_repository(suite: Path, name: str) -> None:
-    (suite.parent / ".git").mkdir()
-    outside = configure(suite.parent.parent, name)
-    outside.write_text('store = "above"\n')
-
-    assert nearest_env_file(suite) is None
-    assert read_settings({}, suite).store == ".evalcore"
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o757])
@@ -137,17 +127,6 @@ def test_a_repository_that_another_user_made_is_none(suite: Path) -> None:
     os.chown(root / ".git", OTHER_USER, OTHER_USER)
 
     assert repository_root(suite) == suite
-
-
-def test_a_repository_that_others_can_write_is_still_one(suite: Path) -> None:
-    root = suite.parent.parent
-    (root / ".git").mkdir()
-    root.chmod(0o777)
-    configure(root)
-
-    assert repository_root(suite) == root
-    assert find_upward(suite, (NAME,)).path is None
-    assert find_upward(suite, (NAME,)).refused[0].path == root / NAME
 
 
 def test_a_link_out_of_the_repository_does_not_count(suite: Path, tmp_path: Path) -> None:

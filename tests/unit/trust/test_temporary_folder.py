@@ -26,11 +26,6 @@ def test_what_finds_no_room_is_told_with_the_folder_and_a_remedy(
     assert str(caught.value) == message
 
 
-def test_a_file_of_the_folder_that_cannot_be_written_is_told_too(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="Is a directory"), temporary_folder() as folder:
-        folder.write_bytes(b"")
-
-
 @pytest.mark.parametrize(
     "error",
     [
@@ -45,14 +40,6 @@ def test_an_error_of_something_else_stays_what_it_is(error: OSError) -> None:
         raise error
 
     assert caught.value is error
-
-
-def test_a_system_without_any_such_folder_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc"])
-
-    with pytest.raises(StoreError, match="No usable temporary directory found in"):
-        temporary_folder().__enter__()
 
 
 def test_nothing_is_left_of_it() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evalcore.errors import NotAllowedError, UsageError
-from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.trust.files import resolve_inside
 
 
 @pytest.fixture
@@ -72,11 +72,3 @@ def test_missing_file_lists_where_it_was_looked_for(root: Path) -> None:
 def test_name_that_is_no_file_is_a_mistake(root: Path, name: str) -> None:
     with pytest.raises(UsageError):
         resolve_inside(root, root, name)
-
-
-def test_repository_root_is_the_nearest_folder_with_git(root: Path) -> None:
-    assert repository_root(root / "evals" / "deep") == root
-
-
-def test_repository_root_without_git_is_the_folder_itself(tmp_path: Path) -> None:
-    assert repository_root(tmp_path) == tmp_path.resolve()

@@ -65,12 +65,6 @@ def viewed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Viewed]:
         yield Viewed(client, run, earlier)
 
 
-def test_a_case_shows_its_input_and_what_it_expects(viewed: Viewed) -> None:
-    text = viewed.case("wrong")
-    assert "Question wrong" in text
-    assert "It costs 20 euros." in text
-
-
 def test_an_output_is_compared_with_the_baseline_runs_word_by_word(viewed: Viewed) -> None:
     text = viewed.case("first")
     assert "It costs<del> 20</del><ins> 25</ins> euros." in text
@@ -79,12 +73,6 @@ def test_an_output_is_compared_with_the_baseline_runs_word_by_word(viewed: Viewe
 def test_an_output_is_compared_with_what_is_expected(viewed: Viewed) -> None:
     text = viewed.case("wrong", reference="expected")
     assert "<del> euros</del><ins> dollars</ins>" in text
-
-
-def test_an_address_can_choose_no_comparison(viewed: Viewed) -> None:
-    text = viewed.case("first", reference="none").split("Outputs</h2>")[1]
-    assert "<ins>" not in text
-    assert "It costs 25 euros." in text
 
 
 def test_an_assertion_that_failed_says_why(viewed: Viewed) -> None:
@@ -151,23 +139,6 @@ def test_an_address_of_nothing_is_no_page(viewed: Viewed, address: str, status: 
     page = viewed.client.get(f"/runs/{viewed.run}/{address}")
     assert page.status_code == status
     assert "Traceback" not in page.text
-
-
-def test_a_case_that_the_run_does_not_have_is_named(viewed: Viewed) -> None:
-    page = viewed.client.get(f"/runs/{viewed.run}/cases/nowhere")
-    assert "has no result of case &#39;nowhere&#39;" in page.text
-
-
-def test_a_change_of_a_run_leads_to_its_case(tmp_path: Path) -> None:
-    was = run_suite(tmp_path, suite("20"))
-    document = suite("20")
-    document["tests"][0]["fixtures"] = {"output": "It costs nothing."}
-    run = run_suite(tmp_path, document, "--baseline", was)
-    with viewer(tmp_path / "store") as client:
-        changes = (
-            client.get(f"/runs/{run}").text.split('id="changes-title"')[1].split("</table>")[0]
-        )
-    assert f'href="/runs/{run}/cases/first"' in changes
 
 
 def test_variants_and_iterations_stand_side_by_side(tmp_path: Path) -> None:

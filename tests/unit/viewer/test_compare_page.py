@@ -11,8 +11,6 @@ from starlette.testclient import TestClient
 
 from tests.support.viewer import run_suite, viewer
 
-CASE = {"input": "?", "fixtures": {"output": "yes"}}
-
 
 class Compared(NamedTuple):
     client: TestClient
@@ -124,25 +122,6 @@ def test_variants_of_one_run_are_compared(tmp_path: Path) -> None:
     assert text.index("variant <b>b</b>") < text.index("variant <b>a</b>")
 
 
-def test_measures_stand_apart_from_what_changed(tmp_path: Path) -> None:
-    def slow(latency_ms: int) -> dict[str, Any]:
-        given = {"output": "yes", "metrics": {"latency_ms": latency_ms}}
-        agrees = [{"type": "equals", "value": "yes"}]
-        test = {"id": "a", "input": "?", "fixtures": given, "assertions": agrees}
-        return {"name": "slower", "tests": [test]}
-
-    was, now = (run_suite(tmp_path, slow(latency_ms)) for latency_ms in (100, 300))
-    with viewer(tmp_path / "store") as client:
-        text = Compared(client, was, now).page()
-    assert "median latency 100 ms → 300 ms (+200%), 1 case worse, 0 better" in text
-
-
-def test_without_two_runs_the_page_asks_for_them(compared: Compared) -> None:
-    text = compared.client.get(f"/compare?b={compared.now}").text
-    assert f'value="{compared.now}"' in text
-    assert f'<option value="{compared.was}">' in text
-
-
 @pytest.mark.parametrize(
     ("query", "status", "message"),
     [
@@ -158,12 +137,3 @@ def test_a_wrong_address_says_what_would_work(
 ) -> None:
     page = compared.client.get(f"/compare?{query}")
     assert (page.status_code, message in page.text) == (status, True)
-
-
-def test_runs_without_a_common_case_have_a_comparison(tmp_path: Path) -> None:
-    was = run_suite(tmp_path, suite(range(1)) | {"tests": [CASE | {"id": "before"}]})
-    now = run_suite(tmp_path, suite(range(1)) | {"tests": [CASE | {"id": "after"}]})
-    with viewer(tmp_path / "store") as client:
-        page = client.get("/compare", params={"a": was, "b": now})
-    assert page.status_code == 200
-    assert "Interval of the score" not in page.text

@@ -34,17 +34,6 @@ def test_the_looks_at_a_run_follow_its_store(
         assert client.get("/runs/20260101T000000Z-000000/look.json").status_code == 404
 
 
-def test_pages_that_follow_a_run_share_a_look(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.viewer.site._LOOK_EVERY_S", 60.0)
-    run = planned_run(tmp_path)
-    with viewer(tmp_path / "store") as client:
-        first = client.get(f"/runs/{run.run_id}/look.json").json()
-        execute(run, 0)
-        assert client.get(f"/runs/{run.run_id}/look.json").json() == first
-
-
 def test_the_page_of_a_run_that_goes_on_has_its_rows_and_follows_it(tmp_path: Path) -> None:
     run = planned_run(tmp_path)
     execute(run, 0, 1)

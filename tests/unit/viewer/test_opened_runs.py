@@ -32,24 +32,6 @@ def test_the_value_used_longest_ago_makes_room_and_is_closed() -> None:
     }
 
 
-def test_values_make_room_by_their_size_but_for_the_last_one() -> None:
-    shelf = Shelf[Opened](4, most_size=3, close=Opened.close)
-    with shelf.use("small", lambda: Opened("small"), size=1) as small:
-        pass
-    with shelf.use("large", lambda: Opened("large"), size=9) as large:
-        assert (small.is_closed, large.is_closed) == (True, False)
-    with shelf.use("large", lambda: Opened("again"), size=9) as again:
-        assert again is large
-
-
-def test_a_value_of_another_version_is_opened_anew() -> None:
-    shelf = Shelf[Opened](2, close=Opened.close)
-    with shelf.use("run", lambda: Opened("old"), version=1) as old:
-        pass
-    with shelf.use("run", lambda: Opened("new"), version=2) as new:
-        assert (new.name, old.is_closed) == ("new", True)
-
-
 def test_threads_that_displace_each_others_values_never_use_a_closed_one() -> None:
     shelf = Shelf[Opened](1, close=Opened.close)
     seen: list[bool] = []

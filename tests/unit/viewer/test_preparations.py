@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from evalcore.errors import UsageError
-from evalcore.viewer.shelf import Shelf
 from evalcore.viewer.views.opened import open_tables
 from tests.support.viewer import run_suite, viewer
 
@@ -60,18 +58,3 @@ def test_large_comparisons_appear_once_they_are_made(
     run = run_suite(tmp_path, SUITE)
     with viewer(tmp_path / "store") as client:
         assert client.get("/compare", params={"a": run, "b": run}).status_code == 200
-
-
-def test_what_opening_raises_is_raised_by_those_who_asked_and_it_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("evalcore.viewer.shelf._PATIENCE_S", 60.0)
-    shelf = Shelf[int](1)
-
-    def fail() -> int:
-        raise UsageError("no such run")
-
-    with pytest.raises(UsageError), shelf.use("key", fail, subject="A run is opened"):
-        pass
-    with shelf.use("key", lambda: 1, subject="A run is opened") as value:
-        assert value == 1

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from evalcore.errors import StoreError
 from evalcore.storage.address import open_store
-from evalcore.storage.local import LocalStore
 from evalcore.viewer.site import StoreCheck
 
 
@@ -37,22 +34,3 @@ def test_a_server_that_is_away_is_asked_once_and_named_with_what_to_check(
     monkeypatch.setattr(check, "_ask", lambda: pytest.fail("it is asked again"))
     with pytest.raises(StoreError, match="does not answer"):
         check.require()
-
-
-def test_a_store_without_an_answer_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("evalcore.viewer.site._ANSWER_S", 0.05)
-    check, answer = StoreCheck(LocalStore(tmp_path)), threading.Event()
-    monkeypatch.setattr(check, "_look", answer.wait)
-    for _ in range(2):
-        with pytest.raises(StoreError, match=r"does not answer within 0\.05 s"):
-            check.require()
-    answer.set()
-
-
-def test_the_store_of_a_service_is_not_named_by_its_address(tmp_path: Path) -> None:
-    check = StoreCheck(LocalStore(tmp_path / "private"), "this service")
-    with pytest.raises(StoreError) as refusal:
-        check.require()
-    assert "private" not in str(refusal.value)

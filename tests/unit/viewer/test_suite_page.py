@@ -126,15 +126,6 @@ def test_a_choice_that_there_is_not_is_refused(
     assert (page.status_code, says in page.text) == (status, True)
 
 
-def test_pictures_of_a_version_may_be_kept_and_others_are_asked_for(
-    client: TestClient, address: str
-) -> None:
-    page = client.get(address).text
-    versioned = page.split('<img src="')[1].split('"')[0].replace("&amp;", "&")
-    assert "max-age" in client.get(versioned).headers["cache-control"]
-    assert client.get(f"{address}/trend.svg").headers["cache-control"] == "no-cache"
-
-
 def test_assertions_that_fail_come_first_and_those_that_never_do_are_named(
     client: TestClient, runs: tuple[Path, list[str]]
 ) -> None:
@@ -142,14 +133,3 @@ def test_assertions_that_fail_come_first_and_those_that_never_do_are_named(
     assert text.index("says-hello") < text.index("is-text")
     assert '<td class="n">3</td>' in text
     assert "1 of 2 never failed here" in text
-
-
-def test_a_suite_whose_runs_go_on_has_no_trend_yet(tmp_path: Path) -> None:
-    run = run_suite(tmp_path, suite("hello"))
-    keys = next((tmp_path / "store" / "runs").glob(f"*/{run}"))
-    manifest = keys / "manifest.json"
-    text = manifest.read_text().replace('"state": "completed"', '"state": "running"')
-    manifest.write_text(text.replace('"decision": "pass"', '"decision": null'))
-    with viewer(tmp_path / "store") as client:
-        text = client.get(f"/suites/{keys.parent.name}").text
-    assert "No run of this suite has ended yet" in text

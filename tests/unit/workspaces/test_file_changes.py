@@ -30,14 +30,3 @@ def test_a_file_that_is_written_again_as_it_was_is_no_change(tmp_path: Path, tex
     assert changed(tmp_path, before) == []
     (tmp_path / "f").write_text(text.replace("t", "T").replace("x", "y"))
     assert changed(tmp_path, before) == [("f", "modified")]
-
-
-def test_what_a_test_left_is_the_beginning_of_the_next(tmp_path: Path) -> None:
-    written_long_ago(tmp_path / "f", "one")
-    first = look(tmp_path)
-    (tmp_path / "f").write_text("two")
-    second = look(tmp_path, first)
-    (tmp_path / "f").write_text("one")
-
-    assert changed(tmp_path, first) == []
-    assert changed(tmp_path, second) == [("f", "modified")]

@@ -800,7 +800,7 @@ def read_registered_workflow(written: Mapping[str, Any] | str) -> dict[str, Any]
     elif not raw["blocks"]:
         problems.add(("blocks",), "a workflow has one block at least, got none")
     read_named_texts(raw, InputOrigin(None, (), problems))
-    workflow = read_workflow(raw, problems)
+    workflow = read_workflow(raw, problems) if isinstance(raw.get("blocks"), dict) else None
     if workflow is not None:
         for mistake in find_mistakes(workflow, with_souls=False):
             problems.add(mistake.loc, mistake.message)

@@ -20,7 +20,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import Match, Route
 from starlette.types import Scope
 
-from evalcore.service import evals, files, results, runs, workflow_runs, workflows
+from evalcore.service import evals, files, runs, workflows
 from evalcore.service.auth import OpenGuard
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -52,9 +52,8 @@ _ROUTERS: Final = (
     operations,
     files.router,
     runs.router,
-    results.router,
     evals.router,
-    workflow_runs.router,
+    workflows.runs_router,
     workflows.router,
 )
 
@@ -212,12 +211,27 @@ async def _invalid(request: Request, error: Exception) -> Response:
     return JSONResponse({"detail": bounded_detail(wire_mistakes(error.errors(), shapes))}, 422)
 
 
-async def _http_error(_: Request, error: Exception) -> Response:
+async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - it is registered for this class
     headers = dict(error.headers or {})
     if error.status_code == 401:
         headers["WWW-Authenticate"] = "Bearer"
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods_at(request))) or headers.get("allow", "")
     return JSONResponse({"detail": bounded_detail(error.detail)}, error.status_code, headers)
+
+
+def _methods_at(request: Request) -> set[str]:
+    """Return the methods of all routes of a path; the router names those of the first one only."""
+    routes = [
+        route
+        for router in _ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute) and route.matches(request.scope)[0] is not Match.NONE
+    ]
+    return {
+        method for route in routes if route.path == routes[0].path for method in route.methods or ()
+    }
 
 
 async def _not_storable(_: Request, error: Exception) -> Response:

@@ -41,8 +41,7 @@ from evalcore.service.tables import (
     WorkflowVersionRow,
     new_id,
 )
-from evalcore.service.workflow_runs import HANDLES
-from evalcore.service.workflows import output_handles, read_draft, read_drafts
+from evalcore.service.workflows import HANDLES, output_handles, read_draft, read_drafts
 from evalcore.workflow.handles import unknown_handles
 
 router = routes_of("/v1/workflows/evals", "evals")

@@ -22,7 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from starlette.types import Receive, Send
 from starlette.types import Scope as AsgiScope
 
-from evalcore.service import evals, results, runs
+from evalcore.service import evals, runs
 from evalcore.service.auth import Caller, Scope, refuse_foreign_pages
 from evalcore.service.context import Context
 from evalcore.service.errors import (
@@ -47,7 +47,7 @@ from evalcore.service.models import (
     WorkflowEvalRun,
 )
 from evalcore.service.requests import authenticate, require_storable
-from evalcore.service.results import ResultQuery
+from evalcore.service.runs import ResultQuery
 from evalcore.version import VERSION
 from evalcore.wording import did_you_mean
 
@@ -242,20 +242,20 @@ TOOLS: Final[Mapping[str, Tool]] = {
         "List results of evals",
         "Pass `run_id` for the results of one run. `assertion_result` has the actual value, the "
         f"expected value, and why the assertion failed or is blocked. {_NEXT_PAGE}",
-        results.list_results,
+        runs.list_results,
         ResultQuery,
         "query",
-        results.list_results,
+        runs.list_results,
         Page[WorkflowEvalResult],
         reads=True,
     ),
     "workflows_evals_results_get": Tool(
         "Get a result of an eval",
         "It has the inputs and outputs of the block, the verdict and the reason for it.",
-        results.get_result,
+        runs.get_result,
         ResultId,
         "path",
-        lambda named, context: results.get_result(named.result_id, context),
+        lambda named, context: runs.get_result(named.result_id, context),
         WorkflowEvalResult,
         reads=True,
     ),

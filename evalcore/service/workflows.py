@@ -1,4 +1,4 @@
-"""Registered workflows: their drafts, published versions, and blocks with handles."""
+"""Registered workflows: drafts, published versions, blocks with handles; their runs and steps."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
 from fastapi import Query
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, TypeAdapter
 from sqlalchemy import and_, select
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from evalcore.checks.conditions import Handle
 from evalcore.errors import LoadError, Problem
 from evalcore.formats.workflow_file import read_registered_workflow
 from evalcore.service.errors import ServiceError
@@ -18,10 +19,14 @@ from evalcore.service.models import (
     BlockHandle,
     CreateWorkflow,
     Definition,
+    LifecycleStatus,
     Page,
     RegisteredWorkflow,
+    StartWorkflowRun,
     UpdateDraft,
     WorkflowBlock,
+    WorkflowRun,
+    WorkflowStep,
 )
 from evalcore.service.requests import (
     CurrentContext,
@@ -33,7 +38,15 @@ from evalcore.service.requests import (
 from evalcore.service.requests import (
     router as routes_of,
 )
-from evalcore.service.tables import Kind, WorkflowRow, WorkflowVersionRow, new_id
+from evalcore.service.tables import (
+    Kind,
+    WorkflowRow,
+    WorkflowRunRow,
+    WorkflowStepRow,
+    WorkflowVersionRow,
+    new_engine_run,
+    new_id,
+)
 from evalcore.workflow.handles import FIRST_OUTPUT, input_handles, output_handle
 from evalcore.workflow.values import is_schema
 
@@ -46,7 +59,10 @@ _JSON_TYPES: Final[Mapping[str, str]] = {
     **dict.fromkeys(("object", "dict", "mapping", "map"), "object"),
 }
 
+HANDLES: Final[TypeAdapter[dict[str, Any] | None]] = TypeAdapter(dict[str, Handle] | None)
+
 router = routes_of("/v1/workflows", "workflows", WorkflowsRoute)
+runs_router = routes_of("/v1/workflows", "workflow runs")
 
 
 class VersionQuery(BaseModel):
@@ -276,3 +292,68 @@ def _property(written: Any) -> dict[str, Any]:
         return dict(written)
     named = _JSON_TYPES.get(str(written).lower())
     return {} if named is None else {"type": named}
+
+
+# Runs of whole workflows, and the steps that they recorded
+
+
+@runs_router.post("/{workflow_id}/runs", status_code=202)
+async def start(workflow_id: str, body: StartWorkflowRun, context: CurrentContext) -> WorkflowRun:
+    """Run the workflow's draft; its steps can be saved as evals."""
+    now = datetime.now(UTC)
+    async with context.database.transaction() as session:
+        workflow = await find_workflow(session, workflow_id)
+        row = WorkflowRunRow(
+            id=new_id(Kind.WORKFLOW_RUN),
+            created_at=now,
+            engine_run=new_engine_run(now),
+            workflow_id=workflow_id,
+            version_id=workflow.draft_id,
+            inputs=body.inputs,
+            status=LifecycleStatus.PENDING,
+        )
+        session.add(row)
+    context.wake()
+    return _run_wire(row)
+
+
+@runs_router.get("/runs/{run_id}", name="get")
+async def get_workflow_run(run_id: str, context: CurrentContext) -> WorkflowRun:
+    """Return a workflow run."""
+    async with context.database.reading() as session:
+        return _run_wire(await find_row(session, WorkflowRunRow, run_id, "workflow run"))
+
+
+@runs_router.get("/runs/{run_id}/steps")
+async def list_steps(
+    run_id: str, query: Annotated[PageQuery, Query()], context: CurrentContext
+) -> Page[WorkflowStep]:
+    """List the steps of a workflow run: one for each time that a block ran."""
+    async with context.database.reading() as session:
+        await find_row(session, WorkflowRunRow, run_id, "workflow run")
+        page = await read_page(session, WorkflowStepRow, query, [WorkflowStepRow.run_id == run_id])
+    return Page(data=[*map(_step, page.rows)], list_metadata=page.metadata)
+
+
+def _run_wire(row: WorkflowRunRow) -> WorkflowRun:
+    return WorkflowRun(
+        id=row.id,
+        workflow_id=row.workflow_id,
+        workflow_version_id=row.version_id,
+        lifecycle=row.lifecycle,
+        timing=row.timing,
+        inputs=row.inputs,
+        output=row.output,
+    )
+
+
+def _step(row: WorkflowStepRow) -> WorkflowStep:
+    return WorkflowStep(
+        id=row.id,
+        block_id=row.block_id,
+        round=row.round,
+        lifecycle=row.lifecycle,
+        timing=row.timing,
+        handle_inputs=HANDLES.validate_python(row.inputs),
+        handle_outputs=HANDLES.validate_python(row.outputs),
+    )

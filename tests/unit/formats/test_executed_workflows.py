@@ -389,3 +389,9 @@ def test_an_unknown_placeholder_of_a_request_is_a_mistake_with_its_line(tmp_path
         (5, "blocks.a.headers.X"),
         (6, "blocks.a.body.list[0].deep"),
     ]
+
+
+@pytest.mark.parametrize("blocks", ["extract", [None, None], 5], ids=str)
+def test_blocks_that_are_no_mapping_are_a_mistake(blocks: Any) -> None:
+    with pytest.raises(LoadError, match="expected a mapping of ids to blocks, got"):
+        read_registered_workflow({"blocks": blocks})

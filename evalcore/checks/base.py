@@ -71,12 +71,8 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
-class Passed(NamedTuple):
-    """An assertion that passed on the output as it was, its check, and its result."""
-
-    assertion: Assertion
-    check: Check
-    result: AssertionResult
+Passed = tuple[Assertion, "Check", AssertionResult]
+"""An assertion that passed on the output as it was, its check, and its result."""
 
 
 @dataclass(frozen=True, slots=True)

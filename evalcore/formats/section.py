@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Required
 
@@ -193,7 +193,7 @@ class UniqueIds:
         self._first: dict[str, tuple[Problems, Any]] = {}
 
     @property
-    def names(self) -> Collection[str]:
+    def names(self) -> KeysView[str]:
         """The ids so far."""
         return self._first.keys()
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import isfinite
 from typing import Any, Final
 
 import orjson
@@ -92,16 +91,6 @@ PRESETS: Final[Mapping[str, Preset]] = {
 }
 _TAGS: Final = ("tags", "split", "dataset_split")
 _PARENTS: Final = ("parent_run_id", "span_parents")
-# What a row or its `metrics` says of an answer: the measure, and its factor.
-_MEASURES: Final = {
-    "prompt_tokens": ("input_tokens", 1),
-    "completion_tokens": ("output_tokens", 1),
-    "estimated_cost": ("cost_usd", 1),
-    "token_cost": ("cost_usd", 1),
-    "input_token_count": ("input_tokens", 1),
-    "output_token_count": ("output_tokens", 1),
-    "completion_time": ("latency_ms", 1000),  # in seconds
-}
 _SINGLE: Final = ("output", "answer", "expected", "response", "text", "result", "content")
 _ASSUMED: Final = (
     "the file does not say how answers are compared: an answer has to contain the expected text, "
@@ -204,35 +193,9 @@ def _case(row: Mapping[str, Any], preset: Preset, notes: Notes, position: str) -
         (),
         expected_output=texts[1],
         output=texts[2],
-        metrics=_metrics(row),
         metadata=metadata,
         tags=[str(tag) for tag in (tags if isinstance(tags, list | tuple) else [tags])],
     )
-
-
-def _metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    metrics = parsed_cell(row.get("metrics"))
-    source = {**row, **metrics} if _is_map(metrics) else row
-    measured: dict[str, float] = {}
-    for key, (name, factor) in _MEASURES.items():
-        number = _number(source.get(key))
-        if number is not None:
-            measured[name] = number * factor
-    start, end = _number(source.get("start")), _number(source.get("end"))
-    if start is not None and end is not None and end >= start:
-        measured["latency_ms"] = round((end - start) * 1000, 3)
-    return measured
-
-
-def _number(value: Any) -> float | None:
-    """Return a number of at least 0, also of a text."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    if not isfinite(number) or number < 0:
-        return None
-    return int(number) if number.is_integer() else number
 
 
 def _is_map(value: Any) -> bool:

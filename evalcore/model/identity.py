@@ -189,9 +189,9 @@ def _stored_form(evidence: Evidence | None) -> tuple[Any, ...] | None:
     if evidence is None:
         return None
     measured = _UNMEASURED if evidence.metrics is UNMEASURED else _measures(evidence.metrics)
-    blocks = {block: _measures(each) for block, each in evidence.block_metrics.items()}
-    outputs, details = evidence.outputs or None, evidence.details or None
-    return (evidence.output, outputs, measured, blocks or None, details)
+    outputs, details, blocks = evidence.outputs, evidence.details, evidence.block_metrics
+    by_block = {block: _measures(each) for block, each in blocks.items()} if blocks else None
+    return (evidence.output, outputs or None, measured, by_block, details or None)
 
 
 def exec_key(case: bytes, target: bytes, iteration: int) -> str:

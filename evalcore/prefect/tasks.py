@@ -30,7 +30,7 @@ from evalcore.execution.worker import Key, OpenRun, ShardReceipt, Stopped, proce
 from evalcore.isolation.pool import ProcessDiedError
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
-from evalcore.pipeline.executors import Ended, usable_cores
+from evalcore.pipeline.executors import Ended
 from evalcore.pipeline.plan import is_instant
 from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, ShardCall, run_terms
@@ -39,14 +39,15 @@ from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.prefect.publish import RunProgress, covered
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.processes import hide_process
+from evalcore.trust.processes import hide_process, usable_cores
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""
 _HOST: Final = "127.0.0.1"
 _END_S: Final = 2.0
 # Ray itself gives a process a minute and then starts another one.
-_RAY_START_S: Final = 90.0
+_RAY_START_S: Final = 120.0
+_MOST_FAILED_STARTS: Final = 3
 # No reports to Ray's makers, no environment of its own for programs that `uv run` starts. Ray takes
 # a program whose parent is process 1 for an orphan of a raylet and ends it, unless one is named.
 _RAY_SETTINGS: Final = {
@@ -89,7 +90,8 @@ def open_runner(
     try:
         return kind(choice.address, environment, most, processes)
     except Exception as error:  # of any type, also bare exceptions of Ray
-        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        cause = error.__cause__ or error  # Dask says only that something of it failed to start
+        reason = " ".join(str(cause).split())[:300] or type(cause).__name__
         if choice.address:
             raise UsageError(f"no cluster answers for the runner '{choice}': {reason}") from error
         message = f"the cluster of the runner '{choice}' does not start: {reason}"
@@ -154,6 +156,10 @@ class _Dask(_Threads):
                 settings = {
                     "distributed.worker.daemon": False,
                     "distributed.scheduler.no-workers-timeout": "60 s",
+                    # Dask looks at itself a hundred times a second, for pages that nobody opens.
+                    "distributed.worker.profile.enabled": False,
+                    "distributed.admin.tick.interval": "1 s",
+                    "distributed.admin.system-monitor.interval": "1 s",
                 }
                 stack.enter_context(dask.config.set(settings))
                 cluster = LocalCluster(
@@ -251,17 +257,18 @@ class _Ray(_Threads):
             self._kind = ray.remote(RayProcess).options(
                 num_cpus=1, max_restarts=0, max_concurrency=MOST_THREADS + 1
             )
-            self._failure = ""
+            self._failed, self._failure = 0, ""
             self._actors = [self._kind.remote() for _ in range(count)]
-            for actor in self._actors:
-                self._await_start(actor)
-                if self._failure:
-                    raise TimeoutError(self._failure)
+            for number in range(count):
+                while not self._has_started(self._actors[number]):
+                    if self._failure:
+                        raise TimeoutError(self._failure)
+                    self._actors[number] = self._kind.remote()
             self._stack = stack.pop_all()
         self._loads, self._dead = [0] * count, set[int]()
 
-    def _await_start(self, actor: Any) -> None:
-        """Wait until a process has started; end it, and note why, if it does not."""
+    def _has_started(self, actor: Any) -> bool:
+        """Wait until a process has started; end it if that takes too long."""
         import ray
 
         try:
@@ -273,7 +280,12 @@ class _Ray(_Threads):
             )
             ray.kill(actor)
         except ray.exceptions.RayError as error:
-            self._failure = f"a process did not start: {error}"
+            self._failed += 1
+            if self._failed == _MOST_FAILED_STARTS:
+                self._failure = f"{self._failed} processes did not start, the last one: {error}"
+        else:
+            return True
+        return False
 
     def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
         self._key = key = parameters["call"].key
@@ -284,7 +296,7 @@ class _Ray(_Threads):
             self._dead.remove(number)
             self._actors[number] = self._kind.remote()
             started = (self._actors[number],)
-            threading.Thread(target=self._await_start, args=started, daemon=True).start()
+            threading.Thread(target=self._has_started, args=started, daemon=True).start()
         actor = self._actors[number]
         self._loads[number] += 1
 

@@ -29,7 +29,7 @@ from evalcore.expressions.engine import (
 )
 from evalcore.expressions.limits import script_result
 from evalcore.expressions.template import Tree, compile_tree
-from evalcore.patterns import Pattern, PatternError, compile_pattern
+from evalcore.patterns import Pattern, PatternError, PatternMatch, compile_pattern
 from evalcore.scripts.iteration import Iteration, Scope, Tool, ToolError, is_caught
 from evalcore.scripts.score import text_of
 from evalcore.shapes import Declared, Listed, Text, adapter, explain
@@ -420,32 +420,7 @@ class ForEach(Statement):
 
 
 _GROUPS: Final = "_match_groups"
-_LONGEST_PATTERN: Final = 10_000
 _SEARCH_S: Final = 1.0
-
-
-def compile_match_pattern(text: str) -> Pattern:
-    """Compile a pattern; raise `ExpressionSyntaxError` where Python's `re` does not allow it."""
-    if len(text) > _LONGEST_PATTERN:
-        raise ExpressionSyntaxError(f"a pattern has at most {_LONGEST_PATTERN} characters")
-    try:
-        return compile_pattern(text)
-    except PatternError as error:
-        before = text[: error.position or 0]
-        column = len(before) - before.rfind("\n")
-        raise ExpressionSyntaxError(error.message, before.count("\n") + 1, column) from None
-
-
-def match_groups(pattern: Pattern, text: str) -> tuple[str | None, ...] | None:
-    """Return the whole match and then its groups, None without a match.
-
-    Raises `ExpressionError` (kind "LimitError") when time or memory runs out.
-    """
-    try:
-        match = pattern.search(text, _SEARCH_S)
-    except PatternError as error:
-        raise ExpressionError("LimitError", str(error)) from None
-    return None if match is None else match.groups
 
 
 class Matcher(ScriptPart):
@@ -485,10 +460,17 @@ class Match(Statement):
                 if _is_case(value, matcher.case.render(scope)):
                     return await run_body(matcher.then, scope, run)
             elif matcher.pattern is not None and value is not None:
-                groups = match_groups(matcher.pattern, text_of(value))
-                if groups is not None:
-                    return await _with_groups(matcher.then, list(groups[1:]), scope, run)
+                found = _found(matcher.pattern, text_of(value))
+                if found is not None:
+                    return await _with_groups(matcher.then, list(found.groups[1:]), scope, run)
         return None if self.default is None else await run_body(self.default, scope, run)
+
+
+def _found(pattern: Pattern, text: str) -> PatternMatch | None:
+    try:
+        return pattern.search(text, _SEARCH_S)
+    except PatternError as error:
+        raise ExpressionError("LimitError", str(error)) from None
 
 
 async def _with_groups(then: Body, groups: list[Any], scope: Scope, run: Iteration) -> Any:
@@ -632,8 +614,8 @@ class StatementCompiler:
             self._mistakes.add(loc, f"expected a regular expression, got {describe(raw)}")
             return None
         try:
-            return compile_match_pattern(raw)
-        except ExpressionSyntaxError as error:
+            return compile_pattern(raw)
+        except PatternError as error:
             self._mistakes.add(loc, str(error))
             return None
 
@@ -675,7 +657,7 @@ class StatementCompiler:
 _STAND_INS: Final[Mapping[str, Any]] = {
     "tree": compile_tree(None),
     "params": compile_tree(None),
-    "pattern": compile_match_pattern(""),
+    "pattern": compile_pattern(""),
     "matchers": (),
 }
 

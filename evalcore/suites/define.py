@@ -400,17 +400,13 @@ def _place_of_caller(file: Any, more: Mapping[str, Any]) -> tuple[Path, str]:
 
 
 def _digest(folder: Path, file: str) -> str:
-    import hashlib
-
     path = folder / Path(file).name
     data = path.read_bytes() if path.is_file() else file.encode()
     return hashlib.sha256(data).hexdigest()
 
 
 def _flow(flow: Any, names: LocalNames) -> Any:
-    if isinstance(flow, str):
-        return flow
-    if isinstance(flow, os.PathLike):
+    if isinstance(flow, str | os.PathLike):
         return os.fspath(flow)
     if callable(flow):
         return names.describe(flow)
@@ -418,21 +414,19 @@ def _flow(flow: Any, names: LocalNames) -> Any:
 
     if isinstance(flow, Mapping):
         if is_node_flow(flow.get("flow")):
-            return names.describe(partial(_same_nodes, flow), "flow")
+            return names.describe(partial(_same, flow), "flow")
         inner = {key: _flow(value, names) for key, value in flow.items() if key == "flow"}
         return {**flow, **inner}
     return flow
 
 
-def _same_nodes(flow: Any) -> Any:
-    """Return the nodes of a flow that are the same for all cases: what a factory would."""
-    return flow
+def _same(value: Any) -> Any:
+    """Return the value; of a flow its nodes, which are the same for all cases."""
+    return value
 
 
 def _cases(cases: Any, names: LocalNames) -> Any:
-    if isinstance(cases, str):
-        return cases
-    if isinstance(cases, os.PathLike):
+    if isinstance(cases, str | os.PathLike):
         return os.fspath(cases)
     return _members(cases, partial(_case, names=names))
 
@@ -446,10 +440,6 @@ def _members(values: Any, written: Callable[[Any], Any]) -> Any:
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         return values
     return [written(member) for member in values]
-
-
-def _same(member: Any) -> Any:
-    return member
 
 
 def _case(case: Any, names: LocalNames) -> Any:
@@ -481,17 +471,14 @@ def _assertion(assertion: Any, names: LocalNames) -> Any:
     return assertion
 
 
-def _variant(variant: FlowVariant | Mapping[str, Any] | str) -> Any:
-    if not isinstance(variant, FlowVariant):
-        return {"id": variant} if isinstance(variant, str) else _mapped_variant(variant)
-    raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider, "model": variant.model}
-    config: Any = variant.config
-    raw["config"] = json_values(dict(config)) if isinstance(config, Mapping) else config
-    raw["tags"] = list(variant.tags) if isinstance(variant.tags, tuple) else variant.tags
-    return {key: value for key, value in raw.items() if value is not None}
-
-
-def _mapped_variant(variant: Any) -> Any:
+def _variant(variant: Any) -> Any:
+    if isinstance(variant, FlowVariant):  # which is a text, too
+        raw: dict[str, Any] = {"id": variant.id, "provider": variant.provider}
+        tags = list(variant.tags) if isinstance(variant.tags, tuple) else variant.tags
+        raw |= {"model": variant.model, "config": variant.config, "tags": tags}
+        variant = {key: value for key, value in raw.items() if value is not None}
+    if isinstance(variant, str):
+        return {"id": variant}
     if isinstance(variant, Mapping) and isinstance(variant.get("config"), Mapping):
         return {**variant, "config": json_values(dict(variant["config"]))}
     return variant

@@ -197,6 +197,10 @@ class UniqueIds:
         """The ids so far."""
         return self._first.keys()
 
+    def add(self, names: Iterable[str], problems: Problems) -> None:
+        """Remember ids of which none is there yet."""
+        self._first.update(dict.fromkeys(names, (problems, (self._key,))))
+
     def note(self, name: object, loc: Loc, problems: Problems, *, key: str | None = None) -> None:
         """Remember the id of what stands at `loc`; note it if another has it.
 

@@ -10,6 +10,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import turn_number
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -157,6 +158,12 @@ def case_identity(case: Case, *, with_metadata: bool = True) -> bytes:
     metadata = case.metadata or None if with_metadata else None
     visible = [case.input, _stored_form(case.fixture), metadata, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
+    if case.turns is not None:
+        visible.append([case.turns.total, case.turns.window])
+        # The checks of a turn decide whether the next one is asked.
+        if case.turns.stops:
+            checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
+            visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:
         return _canonical([*visible, blocks, case.workspace, case.conversation])
     return _canonical(visible if blocks is None else [*visible, blocks])
@@ -216,7 +223,8 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    return assertions + _canonical([case.threshold, case.criteria])
+    turns = () if case.turns is None else (tuple(case.turns),)
+    return assertions + _canonical([case.threshold, case.criteria, *turns])
 
 
 def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:

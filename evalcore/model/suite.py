@@ -14,6 +14,7 @@ from evalcore.jsonvalues import own_copy
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Artifact, Evidence, error_texts, output_values
+from evalcore.model.exchange import Turns
 from evalcore.model.run import GateSpec, NotifyPolicy
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -169,6 +170,7 @@ class Case(NamedTuple):
     they are.
     `conversation` says that the target answers each user message in turn.
     `workspace` is what its target works in (`model.workspace.spec_of` reads it).
+    `turns` says that the turns of the conversation are graded, each by itself.
     `targets` names those that answer it: only their variants are executed; empty means all.
     """
 
@@ -187,6 +189,7 @@ class Case(NamedTuple):
     block_fixtures: Evidence | None = None
     workspace: Mapping[str, Any] | None = None
     conversation: bool = False
+    turns: Turns | None = None
     targets: tuple[str, ...] = ()
 
 

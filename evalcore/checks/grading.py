@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from evalcore.checks.base import CheckContext, Passed, Subject, apply_negation
+from evalcore.checks.base import CheckContext, Subject, apply_negation
 from evalcore.checks.json import TransformError, apply_transform
 from evalcore.checks.registry import AWAITED, find_check
 from evalcore.model.assertion import (
@@ -55,7 +55,7 @@ async def grade(
             if known is None:
                 check = find_check(assertion.check).from_stored(assertion.params)
             else:
-                check = known.check
+                check = known[1]
             verdict = (
                 subjects.verdict(assertion, check)
                 if thread is None
@@ -77,9 +77,9 @@ async def grade(
             if not assertion.negate and assertion.transform is None:
                 if len(passed) == _MOST_PASSED:
                     passed.clear()
-                passed[id(assertion)] = Passed(assertion, check, result)
+                passed[id(assertion)] = assertion, check, result
         else:
-            result = known.result
+            result = known[2]
         results.append(result)
     return tuple(results)
 
@@ -159,8 +159,6 @@ def _result(
     if negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    if details is not None and details.get("advisory"):
-        required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if actual is not None:

@@ -159,8 +159,6 @@ def _result(
     if negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    if details is not None and details.get("advisory"):
-        required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if actual is not None:

@@ -75,7 +75,7 @@ class RunInputs(NamedTuple):
     suite made in Python refers to by name. `ended` says that the run's time is over, `decided` that
     its gates do not need an item: items that have not begun then are skipped. `run_stores` says
     where the events of an item's workflow go, `reused` which items have evidence of an earlier run,
-    `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
+    `workspaces` what tests work in, `workers`
     which processes run the suite's Python. `labels_of` returns what people said of a content.
     """
 
@@ -87,7 +87,6 @@ class RunInputs(NamedTuple):
     decided: Callable[[WorkItem], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
-    calibrated: Callable[[str], bool] | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
@@ -644,7 +643,7 @@ class ItemGrading:
             from evalcore.execution.judges import RunJudges
 
             inputs = self._inputs
-            self._judges = RunJudges(self._suite, self.context, inputs.mode, inputs.calibrated)
+            self._judges = RunJudges(self._suite, self.context, inputs.mode)
         return self._judges
 
 

@@ -19,9 +19,8 @@ from evalcore.model.evidence import (
     UNMEASURED,
     Evidence,
     Metrics,
-    is_amount,
+    measure_mistake,
     measure_problem,
-    not_an_amount,
     with_warnings,
 )
 from evalcore.model.exchange import cut_of
@@ -255,8 +254,8 @@ def _measured(name: str, score: float, latency_ms: Any, cost_usd: Any) -> dict[s
     fields = {"latency_ms": latency_ms, "cost_usd": cost_usd}
     measured = {key: value for key, value in fields.items() if value is not None}
     for key, value in measured.items():
-        if not is_amount(value):
-            raise ValueError(f"assertion '{name}': {not_an_amount(key, value)}")
+        if (mistake := measure_mistake(key, value)) is not None:
+            raise ValueError(f"assertion '{name}': {mistake}")
     return measured
 
 

@@ -238,31 +238,18 @@ def call_notes(request: Request, reply: Reply) -> dict[str, Any]:
     notes: dict[str, Any] = {}
     if reply.finish_reason is not None:
         notes["finish_reason"] = reply.finish_reason
-    if (why := _truncated(request, reply)) is not None:
-        notes["truncated"] = why
+    if (cut := cut_of(reply.finish_reason)) is not None:
+        bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
+        if not reply.tool_calls and not split_reasoning(reply.text)[1].strip():
+            why = f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
+            notes["truncated"] = why
+        # Without a bound of its author evalcore sends one to this API alone.
+        elif cut is Cut.LENGTH and not bounded and request.endpoint.protocol == "anthropic":
+            why = f"evalcore's default limit cut the answer ({reply.finish_reason}); "
+            notes["truncated"] = f"{why}give the target 'max_tokens'"
     if reply.cost_usd is None and request.model and reply.usage.total_tokens is not None:
         notes["unpriced"] = request.model
     return notes
-
-
-def _truncated(request: Request, reply: Reply) -> str | None:
-    cut = cut_of(reply.finish_reason)
-    if cut is None:
-        return None
-    if not reply.tool_calls and not split_reasoning(reply.text)[1].strip():
-        return f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
-    bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
-    if cut is Cut.LENGTH and not bounded and _has_default_bound(request):
-        return (
-            f"evalcore's default limit cut the answer ({reply.finish_reason}); "
-            "give the target 'max_tokens'"
-        )
-    return None
-
-
-def _has_default_bound(request: Request) -> bool:
-    """Whether evalcore bounds an answer that the author does not."""
-    return request.endpoint.protocol == "anthropic"
 
 
 def split_reasoning(text: str) -> tuple[str, str]:

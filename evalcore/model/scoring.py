@@ -41,18 +41,12 @@ def score_item(
 
     An assertion that is blocked or in error scores 0 with its weight. The outcome is the rule's
     verdict over the measured assertions: not met is failed; met, but one is not measured, is
-    blocked. Without any assertion the score is 1 and the item passes. What is advisory counts only
-    for the score of an item that has nothing else, and never decides.
+    blocked. Without any assertion the score is 1 and the item passes.
     """
     if not results:
         return 1.0, Outcome.PASSED
     if rule is ScoreRule.WEIGHTED and threshold <= 1.0 and all_plain_passes(results):
         return 1.0, Outcome.PASSED
-    deciding = [result for result in results if result.details is None or not result.is_advisory]
-    if len(deciding) < len(results):
-        if not deciding:
-            return weighted_mean(results), Outcome.PASSED
-        return score_item(deciding, rule, threshold)
     measured = [result for result in results if result.outcome in _MEASURED]
     if rule is ScoreRule.BLOCKS:
         score = _block_score(results)
@@ -71,18 +65,17 @@ def score_item(
 
 def score_reason(results: Sequence[AssertionResult], score: float, threshold: float) -> str | None:
     """Return why an item failed of which every assertion that decides passed, else None."""
-    deciding = [result for result in results if not result.is_advisory]
-    if not deciding or any(result.outcome is not Outcome.PASSED for result in deciding):
+    if not results or any(result.outcome is not Outcome.PASSED for result in results):
         return None
     required = [
         f"{result.name}: score {result.score:.6g} < {result.required:g}, which is required"
-        for result in deciding
+        for result in results
         if result.required is not None and not reaches(result.score, result.required)
     ]
     reasons = required or [f"score {score:.6g} < {threshold:g} (the threshold of the test)"]
     messages = [
         f"{result.name}: {result.message}"
-        for result in sorted(deciding, key=lambda result: result.score)
+        for result in sorted(results, key=lambda result: result.score)
         if result.score < 1.0 and result.message
     ]
     return "; ".join((*reasons, *messages[:_REASONS]))

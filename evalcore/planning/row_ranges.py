@@ -89,8 +89,10 @@ class Row(Protocol):
 
 
 R = TypeVar("R", bound=Row)
-Readers = tuple[Callable[[LineRange], Future[str | None]], Callable[[], None]]
-"""Lets a child read a range, as text (`ReadRange.packed`) or None; ends the children."""
+Read = Callable[[LineRange], Future[ReadRange | None]]
+"""Lets a child read a range; None if more is to be said of it."""
+Readers = tuple[Read, Callable[[], None]]
+"""Children that read, and what ends them."""
 
 
 class RowRanges:
@@ -105,7 +107,7 @@ class RowRanges:
         self._children = min(children, _MOST_CHILDREN, len(ranges) - 1)
         # Those from `_taken` on are children's.
         self._next, self._taken = 0, len(ranges)
-        self._read: dict[int, Future[str | None]] = {}
+        self._read: dict[int, Future[ReadRange | None]] = {}
         self._lock = threading.Lock()
 
     def head(self, rows: Iterator[R], accepts: Callable[[list[ReadRange]], bool]) -> Iterator[R]:
@@ -130,6 +132,7 @@ class RowRanges:
                     self._ranges = []
                 yield row
         finally:
+            self._next = self._taken  # children get no further range
             end()
 
     def _begin_next(self) -> bool:
@@ -139,7 +142,7 @@ class RowRanges:
             self._next += is_free
             return is_free
 
-    def _submit_last(self, submit: Callable[[LineRange], Future[str | None]]) -> None:
+    def _submit_last(self, submit: Read) -> None:
         """Let a child read the last range that nobody has begun, and then the one before it."""
         with self._lock:
             if self._next >= self._taken:
@@ -150,9 +153,11 @@ class RowRanges:
 
     def _read_by_children(self) -> list[ReadRange]:
         """Wait for the ranges that children have, and return them in order; none if one lacks."""
-        read = [self._read[number] for number in range(self._taken, len(self._ranges))]
-        texts = [None if each.exception() else each.result() for each in read]
-        return [] if None in texts else [ReadRange.unpacked(text) for text in texts if text]
+        numbers = range(self._taken, len(self._ranges))
+        ended = [self._read.pop(number) for number in numbers]
+        read = [each.result() for each in ended if each.exception() is None]
+        whole = [each for each in read if each is not None]
+        return whole if len(whole) == len(numbers) else []
 
 
 def line_ranges(path: Path) -> list[LineRange]:

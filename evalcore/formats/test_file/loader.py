@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -116,10 +115,11 @@ def _readers(path: Path, name: str, options: LoadOptions, count: int) -> Readers
     pool = WorkerPool(count, Launch(preload=(__name__,), is_engine=True))
     source = path, name, replace(options, environment=dict(options.environment))
 
-    def submit(chosen: LineRange) -> Future[str | None]:
-        return pool.start(pool.call(Job(READ_RANGE, (load_test_rows, (*source, chosen)))))
+    async def read(chosen: LineRange) -> ReadRange | None:
+        text = await pool.call(Job(READ_RANGE, (load_test_rows, (*source, chosen))))
+        return None if text is None else ReadRange.unpacked(text)
 
-    return submit, pool.close
+    return lambda chosen: pool.start(read(chosen)), pool.close
 
 
 def _load(
@@ -175,10 +175,10 @@ def _load(
         references=level.graders.reference_fields,
         rules=RowRules(declared_types(suite), level.programs),
     )
-    for read in ranges.rest if ranges else ():
+    while ranges is not None and ranges.rest:
+        read = ranges.rest.pop(0)
         cases.extend(read.cases)
-        for case_id in read.ids:
-            reader.ids.note(case_id, (), problems)
+        reader.ids.add(read.ids, problems)
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)

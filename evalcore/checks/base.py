@@ -71,12 +71,8 @@ def no_labels(_content: str) -> Sequence[LabelRecord]:
     return ()
 
 
-class Passed(NamedTuple):
-    """An assertion that passed on the output as it was, its check, and its result."""
-
-    assertion: Assertion
-    check: Check
-    result: AssertionResult
+Passed = tuple[Assertion, "Check", AssertionResult]
+"""An assertion that passed on the output as it was, its check, and its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,13 +149,9 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
             details = verdict.details
             if details is not None and "failed_required" in details:
                 details = {**details, "failed_required": []}
-            return Verdict(
-                Outcome.PASSED,
-                1.0 - verdict.score,
-                actual=verdict.actual,
-                details=details,
-                latency_ms=verdict.latency_ms,
-                cost_usd=verdict.cost_usd,
+            score, passed = 1.0 - verdict.score, Outcome.PASSED
+            return verdict._replace(
+                outcome=passed, score=score, message="", expected=None, details=details
             )
         case _:
             return verdict
@@ -397,10 +389,6 @@ class MeteredJudges:
         self.metrics.append(answer.metrics)
         if answer.unpriced is not None:
             self._unpriced.add(answer.unpriced)
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        """Whether the judge may decide."""
-        return self._judges.trusted(spec, prompt_sha256)
 
     def on(self, verdict: Verdict) -> Verdict:
         """Return the verdict with what the calls took."""

@@ -173,14 +173,11 @@ _DEEPEST: Final = 200
 class Tree:
     """A JSON value whose texts are compiled."""
 
-    __slots__ = ("_value", "constant")
+    __slots__ = ("_value",)
 
-    constant: bool
-    """Whether there is no expression in the value."""
-
-    def __init__(self, value: Any, templates: list[ExpressionTemplate]) -> None:
+    def __init__(self, value: Any) -> None:
+        """Take a value with templates in the places of texts that have expressions."""
         self._value = value
-        self.constant = all(template.constant for template in templates)
 
     def render(self, scope: Mapping[str, Any]) -> Any:
         """Return a new value, its lists and mappings copied; raise `ExpressionError`.
@@ -195,13 +192,10 @@ def compile_tree(value: Any) -> Tree:
 
     Raises `ExpressionSyntaxError`, whose `path` leads to the text within the value.
     """
-    templates: list[ExpressionTemplate] = []
-    return Tree(_compiled_tree(value, (), templates), templates)
+    return Tree(_compiled_tree(value, ()))
 
 
-def _compiled_tree(
-    value: Any, path: tuple[str | int, ...], templates: list[ExpressionTemplate]
-) -> Any:
+def _compiled_tree(value: Any, path: tuple[str | int, ...]) -> Any:
     """Return the value with a template in the place of every text that has an expression."""
     if len(path) > _DEEPEST:
         raise ExpressionSyntaxError("the value is nested too deeply", path=path[:3])
@@ -210,14 +204,11 @@ def _compiled_tree(
             template = compile_template(value)
         except ExpressionSyntaxError as error:
             raise ExpressionSyntaxError(error.message, error.line, error.column, path) from None
-        if template.constant:
-            return template.render({})
-        templates.append(template)
-        return template
+        return template.render({}) if template.constant else template
     if isinstance(value, dict):
-        return {key: _compiled_tree(each, (*path, key), templates) for key, each in value.items()}
+        return {key: _compiled_tree(each, (*path, key)) for key, each in value.items()}
     if isinstance(value, list):
-        return [_compiled_tree(each, (*path, index), templates) for index, each in enumerate(value)]
+        return [_compiled_tree(each, (*path, index)) for index, each in enumerate(value)]
     return value
 
 

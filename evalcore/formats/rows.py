@@ -25,6 +25,7 @@ from evalcore.formats.documents import (
     refuse_utf16,
     too_large_at,
 )
+from evalcore.planning.row_ranges import ALL_LINES, LineRange
 from evalcore.problems import Problems
 from evalcore.wording import Loc, counted, describe, suggest, value_text
 
@@ -195,11 +196,11 @@ def move_output(row: dict[str, Any], loc: Loc, problems: Problems) -> None:
 MAX_LINE_BYTES: Final = 16 * 1024 * 1024
 
 
-def jsonl_tests(path: Path, name: str) -> Iterator[RawTest]:
+def jsonl_tests(path: Path, name: str, chosen: LineRange = ALL_LINES) -> Iterator[RawTest]:
     """Yield one test a line; blank lines are skipped, a line that is not JSON is a mistake."""
     rows = JsonRows(path, name)
     problems = Problems(name, lambda _: rows.number, cheap=True)
-    for value in rows.lines(problems):
+    for value in rows.lines(problems, chosen):
         if type(value) is dict:
             name_by_number(value)
             if "output" in value:
@@ -265,15 +266,16 @@ class JsonRows:
             else:
                 problems.add((), f"expected a mapping, got {describe(row)}")
 
-    def lines(self, problems: Problems) -> Iterator[Any]:
+    def lines(self, problems: Problems, chosen: LineRange = ALL_LINES) -> Iterator[Any]:
         """Yield the values of a file of JSON lines; note lines that hold none.
 
         A line of more than `MAX_LINE_BYTES` is never read whole.
         """
         try:
             with self._path.open("rb") as file:
-                read = partial(file.readline, MAX_LINE_BYTES + 1)
-                for self.number, line in enumerate(iter(read, b""), 1):
+                file.seek(chosen.start)
+                lines = iter(partial(file.readline, MAX_LINE_BYTES + 1), b"")
+                for self.number, line in enumerate(islice(lines, chosen.size), chosen.before + 1):
                     if self.number == 1:
                         refuse_utf16(line, self._name)
                         line = line.removeprefix(b"\xef\xbb\xbf")  # noqa: PLW2901
@@ -319,7 +321,7 @@ _JSON: Final = frozenset({".json", ".jsonl"})
 # What a test holds that no cell does: rows of JSON may. As a column it is a mistake.
 _PARTS: Final = frozenset(
     {"assert", "evaluators", "execution", "expected_outcome", "fixtures", "input_files"}
-    | {"rubrics", "vars", "workspace"}
+    | {"rubrics", "turns", "vars", "workspace"}
 )
 
 # Columns that people call by another name, and what they may mean.

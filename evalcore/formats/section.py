@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, KeysView, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Required
 
@@ -180,7 +180,6 @@ class EvalcoreSection(SharedKeys, total=False):
     notify: NotifyShape
     annotation: AnnotationShape
     judge: Text
-    require_calibrated: bool
     evidence: Literal["full", "answers"]
 
 
@@ -194,9 +193,13 @@ class UniqueIds:
         self._first: dict[str, tuple[Problems, Any]] = {}
 
     @property
-    def names(self) -> Collection[str]:
+    def names(self) -> KeysView[str]:
         """The ids so far."""
         return self._first.keys()
+
+    def add(self, names: Iterable[str], problems: Problems) -> None:
+        """Remember ids of which none is there yet."""
+        self._first.update(dict.fromkeys(names, (problems, (self._key,))))
 
     def note(self, name: object, loc: Loc, problems: Problems, *, key: str | None = None) -> None:
         """Remember the id of what stands at `loc`; note it if another has it.
@@ -392,7 +395,6 @@ class SectionReader:
         section = self._section
         shared: dict[str, Any] = {
             "limits": self.limits(),
-            "require_calibrated": bool(section.get("require_calibrated")),
             "evidence": EvidencePolicy(section.get("evidence", EvidencePolicy.FULL)),
             "tags": tuple(section.get("tags", ())),
             "file_rules": self._options.file_rules,

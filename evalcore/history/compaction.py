@@ -25,10 +25,11 @@ from evalcore.history.files import (
     store_files,
     unless_merged,
 )
-from evalcore.history.sync import EndedRun, ended_runs, is_current, stored_runs
+from evalcore.history.sync import EndedRun, ended_runs, is_current
 from evalcore.model.run import State
 from evalcore.sql.connection import literal_path, open_database
 from evalcore.storage.baselines import list_baselines
+from evalcore.storage.runs import stored_runs
 from evalcore.storage.store import ObjectInfo, ObjectStore
 from evalcore.trust.machine_faults import temporary_folder
 

@@ -28,13 +28,9 @@ from evalcore.model.run import Manifest, State
 from evalcore.sql.connection import open_database
 from evalcore.storage.layout import (
     REOPENED_PREFIX,
-    RUNS_PREFIX,
-    NameKey,
     RunKeys,
-    run_created_at,
-    runs_prefix,
 )
-from evalcore.storage.runs import CALIBRATION, StoredRun
+from evalcore.storage.runs import CALIBRATION, StoredRun, stored_runs
 from evalcore.storage.store import ObjectStore, transfer
 from evalcore.trust.machine_faults import temporary_folder
 
@@ -235,14 +231,6 @@ def _synced(before: HistoryFiles, entered: Sequence[str], damaged: Mapping[str, 
         total=len(before.revisions.keys() | set(entered)),
         damaged=damaged,
     )
-
-
-def stored_runs(store: ObjectStore) -> Iterator[RunKeys]:
-    """Yield the keys of every run in the store, at the cost of one listing for each suite."""
-    for suite in store.list_folders(RUNS_PREFIX):
-        for run_id in store.list_folders(runs_prefix(NameKey(suite))):
-            if run_created_at(run_id) is not None:
-                yield RunKeys(NameKey(suite), run_id)
 
 
 def ended_runs(

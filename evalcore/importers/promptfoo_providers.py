@@ -82,9 +82,10 @@ def _pairs(value: Any) -> Any:
 
 def _dumped(value: Any, indent: int = 0) -> str:
     """Return the JSON of a value, as JavaScript's `JSON.stringify` writes it."""
-    if indent:
-        return json.dumps(_listed(value), indent=indent, ensure_ascii=False)
-    return orjson.dumps(_listed(value)).decode()
+    separators = (",", ": " if indent else ":")
+    return json.dumps(
+        _listed(value), indent=indent or None, separators=separators, ensure_ascii=False
+    )
 
 
 def _listed(value: Any) -> Any:

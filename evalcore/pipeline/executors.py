@@ -5,14 +5,11 @@ Whole runs are executed by orchestrators that are found by name and never import
 
 from __future__ import annotations
 
-import math
-import os
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NamedTuple, Protocol, cast
 
 from evalcore.checks.registry import AWAITED
@@ -31,7 +28,7 @@ from evalcore.pipeline.session import ExecuteOptions, ShardCall
 from evalcore.planning.expand import WorkItem
 from evalcore.planning.spool import CaseSpool
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.processes import total_memory
+from evalcore.trust.processes import total_memory, usable_cores
 
 Ended = ShardReceipt | Stopped
 # While one shard is committed and one drains, the items of a third one begin.
@@ -41,7 +38,6 @@ _MANY_ITEMS: Final = 40_000
 _MOST_PROCESSES: Final = 8
 # Each needs memory of its own: rows of a shard, and DuckDB, which writes them.
 _BYTES_OF_ONE: Final = 512 << 20
-_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 
 
 class Executor(Protocol):
@@ -135,18 +131,6 @@ def worker_count(suite: Suite, plan: Plan) -> int:
     memory = total_memory()
     by_memory = _MOST_PROCESSES if memory is None else memory // _BYTES_OF_ONE
     return max(1, min(usable_cores(), by_memory, _MOST_PROCESSES))
-
-
-def usable_cores() -> int:
-    """Return how many processors this process may use."""
-    cores = os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    try:
-        quota, period = _QUOTA.read_text().split()
-        return min(cores, math.ceil(int(quota) / int(period)))
-    except (OSError, ValueError):  # no container, or one without a limit (`max`)
-        return cores
 
 
 class AloneExecutor:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import starmap
 from tempfile import SpooledTemporaryFile
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import orjson
 import zstandard
@@ -29,6 +29,16 @@ LARGEST_FRAME_BYTES: Final = 512 * 1024 * 1024
 """What a frame may hold when it is decompressed; compressed, a frame of any size is small."""
 # So many cases in random order are in memory at once; for each portion the source is read again.
 _PORTION = 100_000
+
+
+class SpooledCases(NamedTuple):
+    """Cases of a spool: its parts, and what it says of them."""
+
+    size: int
+    parts: list[bytes]
+    checks: frozenset[str]
+    code_names: frozenset[str]
+    has_workspaces: bool
 
 
 class CaseSpool:
@@ -48,6 +58,20 @@ class CaseSpool:
         self._count += 1
         if len(self._encoder) == PART_CASES:
             self._flush()
+
+    def spooled(self) -> SpooledCases:
+        """Return the cases for another spool, in another process."""
+        told = self.checks(), self.code_names(), self.has_workspaces()
+        return SpooledCases(self._count, list(self.parts()), *told)
+
+    def extend(self, cases: SpooledCases) -> None:
+        """Add cases of another spool at the end, where a part begins."""
+        for part in cases.parts:
+            self._write(part)
+        self._count += cases.size
+        self._encoder.checks |= cases.checks
+        self._encoder.code_names |= cases.code_names
+        self._encoder.has_workspaces |= cases.has_workspaces
 
     def __len__(self) -> int:
         return self._count
@@ -166,15 +190,19 @@ def decode_part(part: bytes, *, opened: bool = False) -> list[Case]:
     return PlanPart(part, opened=opened).cases()
 
 
-def part_inputs(part: bytes, positions: Collection[int] | None = None) -> list[Any]:
+def part_inputs(
+    part: bytes, positions: Collection[int] | None = None, *, key: str = "input"
+) -> list[Any]:
     """Return the inputs of a plan part's cases (of those at `positions`, from 0), in their order.
+
+    Or else their ids.
 
     Raises `PlanPartError` if the part is torn or foreign.
     """
     with _undecodable():
         lines = _decompressed(part).splitlines()[1:]
         chosen = range(len(lines)) if positions is None else positions
-        return [orjson.loads(line)["input"] for n, line in enumerate(lines) if n in chosen]
+        return [orjson.loads(line)[key] for n, line in enumerate(lines) if n in chosen]
 
 
 def count_cases(part: bytes) -> int:

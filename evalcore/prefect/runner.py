@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from evalcore.pipeline.execute import execute_run
-from evalcore.pipeline.executors import RunnerAwayError, Stage, Submission, usable_cores
+from evalcore.pipeline.executors import RunnerAwayError, Stage, Submission
 from evalcore.pipeline.finish import finish_run
 from evalcore.pipeline.gates import DecideOptions
 from evalcore.pipeline.session import ExecuteOptions
 from evalcore.storage.runs import StoredRun
+from evalcore.trust.processes import usable_cores
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient

@@ -31,7 +31,7 @@ from evalcore.execution.worker import Key, OpenRun, ShardReceipt, Stopped, proce
 from evalcore.isolation.pool import ProcessDiedError
 from evalcore.model.run import Plan
 from evalcore.pipeline import session
-from evalcore.pipeline.executors import Ended, usable_cores
+from evalcore.pipeline.executors import Ended
 from evalcore.pipeline.plan import is_instant
 from evalcore.pipeline.process import run_environment
 from evalcore.pipeline.session import RUN_TERMS, ExecuteOptions, ShardCall, run_terms
@@ -40,7 +40,7 @@ from evalcore.prefect.parameters import RunnerChoice, require_installed
 from evalcore.prefect.publish import RunProgress, covered
 from evalcore.report.escape import inert_message
 from evalcore.storage.runs import StoredRun
-from evalcore.trust.processes import hide_process
+from evalcore.trust.processes import hide_process, usable_cores
 
 MOST_THREADS: Final = 64
 """How many shards one process executes at once, at most."""

@@ -14,7 +14,7 @@ from evalcore.model.summary import Failure
 from evalcore.report.comparison import REGRESSION, CaseChange, changes
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_command, escape_command_property
-from evalcore.report.view import ReportView, item_reasons, missed
+from evalcore.report.view import ReportView, compared_values, item_reasons, missed
 from evalcore.wording import counted, shorten
 
 MOST_OF_A_KIND = 10
@@ -134,8 +134,7 @@ def _of_failure(failure: Failure, file: str, *, level: str) -> Annotation:
     lines = []
     for assertion in missed(item) if item["status"] == "completed" else ():
         lines.append(f"{assertion['name']}: {assertion['message'] or assertion['outcome']}")
-        for name in ("expected", "actual"):
-            if (text := assertion[name]) is not None:
-                lines.append(f"  {name + ':':<9} {shorten(text, _MAX_TEXT)}")
+        for name, text in compared_values(assertion):
+            lines.append(f"  {name + ':':<9} {shorten(text, _MAX_TEXT)}")
     message = "\n".join(lines or item_reasons(item))
     return Annotation(level, title, message, file)

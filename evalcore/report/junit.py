@@ -15,7 +15,7 @@ from typing import Any
 from evalcore.model.summary import cut_mark
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_xml, escape_xml_attribute
-from evalcore.report.view import ListedCase, ReportView, missed
+from evalcore.report.view import ListedCase, ReportView, compared_values, item_reasons, missed
 from evalcore.wording import one_line, shorten
 
 _MAX_TEXT = 20_000
@@ -124,10 +124,8 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
         return
     before = f"iteration {item['iteration']}: " if several else ""
     if item["status"] != "completed":
-        error = item["error"] or {}
-        reason = error.get("message") or item.get("reason") or item["status"]
-        kind = f"{error['kind']}: " if error.get("kind") else ""
-        yield f"{before}{kind}{reason}"
+        kind = (item["error"] or {}).get("kind")
+        yield f"{before}{f'{kind}: ' if kind else ''}{item_reasons(item)[0]}"
         return
     if not missed(item):
         yield before + (item["reason"] or f"{item['outcome']}, score {item['score']}")
@@ -135,9 +133,7 @@ def _item_lines(item: Mapping[str, Any], *, several: bool) -> Iterator[str]:
         block = f"{assertion['block']}: " if assertion["block"] else ""
         kind = f"{one_line(assertion['name'])} ({assertion['type']}, {assertion['outcome']})"
         lines = [f"{before}{block}{kind}: {assertion['message'] or assertion['outcome']}"]
-        for key in ("expected", "actual"):
-            if assertion[key] is not None:
-                lines.append(f"  {key + ':':<9} {assertion[key]}")
+        lines += [f"  {name + ':':<9} {text}" for name, text in compared_values(assertion)]
         yield "\n".join(lines)
 
 

@@ -28,7 +28,7 @@ from evalcore.report.figures import (
     quarantine_mark,
     variant_cells,
 )
-from evalcore.report.view import ReportView, item_reasons, missed
+from evalcore.report.view import ReportView, compared_values, item_reasons, missed
 from evalcore.wording import counted, shorten
 
 _MARKS = {GateOutcome.PASS: "✅", GateOutcome.FAIL: "❌", GateOutcome.INCONCLUSIVE: "❔"}
@@ -190,11 +190,7 @@ def _failure_row(failure: Failure, mark: str) -> Sequence[str]:
 
 def _details(failure: Failure) -> Iterator[str]:
     """Yield what was expected and what came, folded; nothing where there is neither."""
-    assertions = [
-        each
-        for each in missed(failure.item)
-        if each["expected"] is not None or each["actual"] is not None
-    ]
+    assertions = list(filter(compared_values, missed(failure.item)))
     if not assertions:
         return
     title = f"{failure.case} [{failure.variant}]"
@@ -205,7 +201,6 @@ def _details(failure: Failure) -> Iterator[str]:
         block = f"{escape(assertion['block'])}: " if assertion["block"] else ""
         kind, outcome = escape(assertion["type"]), escape(assertion["outcome"])
         yield f"\n**{block}{escape(assertion['name'])}** ({kind}, {outcome})"
-        for name in ("expected", "actual"):
-            if (text := assertion[name]) is not None:
-                yield f"\n{name}:\n\n{fenced(shorten(text, _MAX_CODE))}"
+        for name, text in compared_values(assertion):
+            yield f"\n{name}:\n\n{fenced(shorten(text, _MAX_CODE))}"
     yield "\n</details>"

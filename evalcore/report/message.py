@@ -13,7 +13,7 @@ from evalcore.redaction.redactor import PROCESS
 from evalcore.report.document import Report
 from evalcore.report.escape import escape_markdown, visible
 from evalcore.report.figures import quarantine_lines
-from evalcore.report.view import item_reasons, missed
+from evalcore.report.view import compared_values, item_reasons, missed
 from evalcore.wording import counted
 
 LISTED_CASES: Final = 10
@@ -83,8 +83,8 @@ def failure_line(failure: Failure) -> str:
     why, *_ = item_reasons(item) or [item["outcome"] or "failed"]
     detail = ""
     if item["status"] == "completed" and (assertions := missed(item)):
-        values = ((name, assertions[0][name]) for name in ("expected", "actual"))
-        shown = ", ".join(f"{name} {safe(text)}" for name, text in values if text is not None)
+        values = compared_values(assertions[0])
+        shown = ", ".join(f"{name} {safe(text)}" for name, text in values)
         detail = f" ({shown})" if shown else ""
     return f"- {safe(f'{failure.case} [{failure.variant}]')}: {safe(why)}{detail}"
 

@@ -31,7 +31,7 @@ from evalcore.report.figures import (
     variant_cells,
 )
 from evalcore.report.tables import cut, table, wrap
-from evalcore.report.view import ListedCase, ReportView, item_reasons, missed
+from evalcore.report.view import ListedCase, ReportView, compared_values, item_reasons, missed
 from evalcore.wording import counted, outcomes_text
 
 _COLOURS = {"pass": "green", "fail": "red", "inconclusive": "yellow", "error": "magenta"}
@@ -260,9 +260,8 @@ def _assertion(assertion: Mapping[str, Any], style: Style) -> Iterator[Line]:
         yield from style.lines(text, indent=4)
         return
     yield style.line(f"    {text}")
-    for name in ("expected", "actual"):
-        if assertion[name] is not None:
-            yield style.line(f"        {name:<8}  {assertion[name]}")
+    for name, text in compared_values(assertion):
+        yield style.line(f"        {name:<8}  {text}")
 
 
 _OUTCOME_MARKS = {
@@ -330,9 +329,8 @@ def _item(item: Mapping[str, Any], style: Style) -> Iterator[Line]:
             yield from style.lines(text, colour, indent=4)
         else:
             yield style.line(f"    {text}", colour)
-        for name in ("expected", "actual"):
-            if assertion[name] is not None:
-                yield from _text(f"        {name:<8}  ", assertion[name], style)
+        for name, value in compared_values(assertion):
+            yield from _text(f"        {name:<8}  ", value, style)
     for score in item["scores"]:
         value = score.get("error") or _number(score["value"])
         yield style.line(f"    · {score['name']}: {value}")

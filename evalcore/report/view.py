@@ -60,6 +60,12 @@ def missed(item: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [each for each in item["assertions"] if each["outcome"] != "passed"]
 
 
+def compared_values(assertion: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    """Return what was expected and what came, each with its name if it is known."""
+    names = ("expected", "actual")
+    return [(name, assertion[name]) for name in names if assertion[name] is not None]
+
+
 def item_reasons(item: Mapping[str, Any]) -> list[str]:
     """Return why an item did not pass: its error, or each assertion that it missed."""
     if item["status"] != "completed":

@@ -179,8 +179,9 @@ class McpServers:
                 await asyncio.Event().wait()
         except Exception as error:  # noqa: BLE001 - a foreign server: its callers raise it
             if not ready.done():
-                failed = error if isinstance(error, ToolError) else _unreachable(server, error)
-                ready.set_exception(failed)
+                message = f"MCP server '{server}': {_reason(error)}"
+                unreachable = ToolError("ConnectionError", message)
+                ready.set_exception(error if isinstance(error, ToolError) else unreachable)
                 with suppress(ToolError):
                     ready.exception()
             self._opened.pop(server, None)
@@ -199,13 +200,10 @@ class McpServers:
             )
             hide_process()
             # What a server logs would stand between the lines of the report.
-            return Client(stdio_client(parameters, errlog=_nowhere()))
+            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for its life
+            return Client(stdio_client(parameters, errlog=nowhere))
         headers = {str(key): str(value) for key, value in (raw.get("headers") or {}).items()}
         return Client(_web(str(raw["url"]), headers))
-
-
-def _nowhere() -> Any:
-    return open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123 - the server's for its life
 
 
 def _web(url: str, headers: dict[str, str]) -> Any:
@@ -215,10 +213,6 @@ def _web(url: str, headers: dict[str, str]) -> Any:
     if not headers:
         return url
     return streamable_http_client(url, http_client=create_mcp_http_client(headers=headers))
-
-
-def _unreachable(server: str, error: BaseException) -> ToolError:
-    return ToolError("ConnectionError", f"MCP server '{server}': {_reason(error)}")
 
 
 def _reason(error: BaseException) -> str:

@@ -280,7 +280,8 @@ class ToolReader:
         kinds = [kind for kind in ("import_tool", "do") if kind in raw]
         if len(kinds) != 1:
             has = " and ".join(f"'{kind}'" for kind in kinds) or "neither"
-            self._mistakes.add(loc, f"a tool has 'import_tool' or 'do', this one has {has}")
+            hint = "; import each tool of a server by its name" if "import_tools" in raw else ""
+            self._mistakes.add(loc, f"a tool has 'import_tool' or 'do', this one has {has}{hint}")
             return None
         if kinds[0] == "do":
             return self._custom(raw, loc)

@@ -42,11 +42,13 @@ from evalcore.storage.layout import blob_key
 from evalcore.storage.runs import StoredRun
 from evalcore.targets.workflow import HANDLE_OUTPUTS, STEPS
 from evalcore.trust.processes import is_alive, this_process
+from evalcore.wording import LINE_LENGTH, shorten
 
 LOG: Final = logging.getLogger("evalcore.service")
 _LEASES: Final = 2
 _LOOK_S: Final = 0.5
 _ASK_S: Final = 2.0
+_LARGE_BYTES: Final = 64 * 1024
 
 
 # Whose a run is
@@ -364,8 +366,23 @@ def _result(run: StoredRun, row: Mapping[str, Any]) -> ItemResult:
     details = checked.get("details")
     details = (orjson.loads(details) if isinstance(details, str) else details) or {}
     outputs = _details_of(run, row).get(HANDLE_OUTPUTS)
-    result = details.get("assertion_result")
+    result = _without_large_value(details.get("assertion_result"))
     return ItemResult(row["case_id"], *times, outputs, result, None)
+
+
+def _without_large_value(result: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """Return an assertion result whose failure shows the beginning of a large value only.
+
+    The value stands whole in the result's outputs.
+    """
+    failure = (result or {}).get("failure") or {}
+    details = failure.get("details") or {}
+    text = orjson.dumps(details.get("partial_value"))
+    if result is None or len(text) <= _LARGE_BYTES:
+        return result
+    excerpt = shorten(text[: 4 * LINE_LENGTH].decode("utf-8", "replace"))
+    details = {**details, "partial_value": excerpt}
+    return {**result, "failure": {**failure, "details": details}}
 
 
 def _stored_items(run: StoredRun, done: set[int]) -> Iterator[tuple[int, list[dict[str, Any]]]]:

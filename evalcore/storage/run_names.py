@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from evalcore.errors import RunNotFoundError, UsageError
 from evalcore.model.run import Decision, Manifest, State
 from evalcore.storage.layout import (
-    RUNS_PREFIX,
     NameKey,
     RunKeys,
     run_created_at,
-    runs_prefix,
     suite_key,
 )
 from evalcore.storage.runs import (
@@ -23,6 +21,7 @@ from evalcore.storage.runs import (
     find_run,
     list_all_runs,
     partial_reasons,
+    stored_runs,
 )
 from evalcore.storage.store import ObjectStore
 
@@ -126,13 +125,13 @@ _NAMES: Final[Mapping[str, tuple[Callable[[Manifest], bool], str]]] = {
 def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
     """Return the run whose id begins so."""
     is_start = _ID_START.fullmatch(name) is not None
-    keys = _run_keys(store, suite) if is_start else iter(())
+    keys = stored_runs(store, suite) if is_start else iter(())
     matching = [each for each in keys if each.run_id.startswith(name)]
     # A folder without a manifest is what is left of a run that was deleted.
     candidates = [keys for keys in matching[: _MOST_CANDIDATES + 1] if store.exists(keys.manifest)]
     if not candidates:
         hint = ""
-        if next(_run_keys(store, name), None) is not None:
+        if next(stored_runs(store, name), None) is not None:
             hint = f"; '{name}' is a suite: '{name}/last' is its newest completed run"
         raise RunNotFoundError(
             f"no run {name!r} in {store.url}; `evalcore runs list` shows them{hint}"
@@ -144,14 +143,6 @@ def _of_ids(store: ObjectStore, name: str, suite: str | None) -> StoredRun:
             f"{name!r} is the beginning of {len(matching)} runs: {listed}{more}; write more of one"
         )
     return StoredRun(store, candidates[0])
-
-
-def _run_keys(store: ObjectStore, suite: str | None) -> Iterator[RunKeys]:
-    suites = [suite_key(suite)] if suite else map(NameKey, store.list_folders(RUNS_PREFIX))
-    for key in suites:
-        for run in store.list_folders(runs_prefix(key)):
-            if run_created_at(run) is not None:
-                yield RunKeys(key, run)
 
 
 def _no_match(store: ObjectStore, name: str, suite: str | None, before: Manifest | None) -> str:

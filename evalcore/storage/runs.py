@@ -324,18 +324,20 @@ def list_runs(store: ObjectStore, suite: str | None = None) -> Iterator[Manifest
     return (run for run in list_all_runs(store, suite) if isinstance(run, Manifest))
 
 
+def stored_runs(store: ObjectStore, suite: str | None = None) -> Iterator[RunKeys]:
+    """Yield the keys of every run (of one suite), at the cost of one listing for each suite."""
+    suites = [suite_key(suite)] if suite else map(NameKey, store.list_folders(RUNS_PREFIX))
+    for name in suites:
+        for run_id in store.list_folders(runs_prefix(name)):
+            if run_created_at(run_id) is not None:
+                yield RunKeys(name, run_id)
+
+
 def list_all_runs(
     store: ObjectStore, suite: str | None = None
 ) -> Iterator[Manifest | UnreadableRun]:
     """Yield all runs (of one suite), newest first; those whose manifest is damaged as such."""
-    suites = [suite_key(suite)] if suite else list(store.list_folders(RUNS_PREFIX))
-    listed = [
-        RunKeys(NameKey(name), run)
-        for name in suites
-        for run in store.list_folders(runs_prefix(NameKey(name)))
-        if run_created_at(run) is not None
-    ]
-    listed.sort(key=lambda keys: keys.run_id, reverse=True)
+    listed = sorted(stored_runs(store, suite), key=lambda keys: keys.run_id, reverse=True)
     # An id tells the second only; within one the manifests know more.
     for _, same_second in groupby(listed, key=lambda keys: run_created_at(keys.run_id)):
         runs = list(_read_each(store, same_second))

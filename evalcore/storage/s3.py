@@ -313,7 +313,6 @@ class S3Store:
     @contextmanager
     def _explained(self, key: str) -> Iterator[None]:
         """Turn what boto3 raises into a `StoreError` that says what would work."""
-        from boto3.exceptions import Boto3Error
         from botocore.exceptions import BotoCoreError, ClientError
 
         try:
@@ -323,8 +322,6 @@ class S3Store:
         except BotoCoreError as error:
             reason = _failure(error, self._server, self._client.meta.endpoint_url)
             raise StoreError(f"{key}: {reason}") from error
-        except Boto3Error as error:  # a download broke off too often
-            raise StoreError(f"{key}: {self._server}: {error}") from error
 
     def _refusal(self, key: str, error: ClientError) -> StoreError:
         """Return the error for a server's answer; it says what would work."""

@@ -6,6 +6,7 @@ import base64
 import mimetypes
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,12 @@ from evalcore.providers.chat import ChatModel, ChatOptions, chat_model
 from evalcore.targets.answers import evidence_of
 from evalcore.targets.options import BuildContext
 from evalcore.targets.templates import templated
-from evalcore.targets.work import Answering, Message, Work
-from evalcore.trust.files import repository_root, resolve_inside
+from evalcore.targets.work import Answering, Work
+from evalcore.trust.files import repository_root, resolve_inside, with_attached
 
 __all__ = ["AnthropicTarget", "ChatOptions", "OpenAITarget"]
 
 EMBEDDINGS: Final = "openai-embeddings"
-_ELSEWHERE: Final = ("http://", "https://", "data:")
 _LARGEST_FILE: Final = 20 << 20
 
 
@@ -50,9 +50,9 @@ class _ChatTarget(Answering):
         file that cannot be read.
         """
         self._context.check(work.mode)
-        request = self.chat.request(
-            _with_files(templated(work, self._options.prompt_template), work.folder)
-        )
+        messages = templated(work, self._options.prompt_template)
+        read = partial(_with_file, work.folder)
+        request = self.chat.request(with_attached(messages, read, ("file", "image")))
         if not request.messages:
             raise TargetError("input", "the case has no input to ask the model")
         return evidence_of(await work.complete(request), request)
@@ -83,21 +83,8 @@ class AnthropicTarget(_ChatTarget):
     protocol = "anthropic"
 
 
-def _with_files(messages: tuple[Message, ...], folder: Path) -> tuple[Message, ...]:
-    """Return the messages with what their image and file segments name in them."""
-    return tuple(
-        message
-        if isinstance(message["content"], str)
-        else {**message, "content": [_with_file(part, folder) for part in message["content"]]}
-        for message in messages
-    )
-
-
-def _with_file(segment: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
-    value = segment["value"]
-    if segment["type"] == "text" or value.startswith(_ELSEWHERE):
-        return segment
-    name = value.removeprefix("file://")
+def _with_file(folder: Path, segment: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an image or file segment with what its name stands for."""
     try:
         path = resolve_inside(repository_root(folder), folder, name)
         if path.stat().st_size > _LARGEST_FILE:

@@ -77,19 +77,15 @@ class PersonaProvider:
     def _runnable(self, soul: Soul) -> tuple[str, Runnable]:
         key = repr(soul)
         if key not in self._built:
-            self._built[key] = self._build(soul)
+            name, context = provider_of(soul.provider, soul.model_name), self._context
+            target = self._target(soul, name)
+            try:
+                built = build(target, folder=context.folder, environment=context.surroundings)
+            except ValidationError as error:
+                message = f"soul '{soul.id}', provider '{name}': {first_mistake(error)}"
+                raise UsageError(message) from error
+            self._built[key] = name, built
         return self._built[key]
-
-    def _build(self, soul: Soul) -> tuple[str, Runnable]:
-        name = provider_of(soul.provider, soul.model_name)
-        target = self._target(soul, name)
-        try:
-            context = self._context
-            built = build(target, folder=context.folder, environment=context.surroundings)
-        except ValidationError as error:
-            message = f"soul '{soul.id}', provider '{name}': {first_mistake(error)}"
-            raise UsageError(message) from error
-        return name, built
 
     def _target(self, soul: Soul, name: str) -> Target:
         entry = self._providers.get(name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePath
@@ -138,7 +138,7 @@ def _matches(folder: str | Path, parts: Sequence[str], root: Path) -> Iterator[s
 
 
 LARGEST_TEXT: Final = 64 << 10
-ELSEWHERE: Final = ("http://", "https://", "data:")
+_ELSEWHERE: Final = ("http://", "https://", "data:")
 
 
 def attached_paths(value: Any, folder: Path) -> list[Path]:
@@ -171,7 +171,7 @@ def with_file_texts(value: Any, folder: Path) -> Any:
             text = f"[file: {name}: {error}]"
         return {"type": "text", "value": text}
 
-    return _replaced(value, shown)
+    return with_attached(value, shown)
 
 
 def with_files(messages: list[Any], folder: Path) -> Any:
@@ -188,12 +188,16 @@ def with_files(messages: list[Any], folder: Path) -> Any:
                 segment = {**segment, "text": path.read_text("utf-8-sig")}
         return segment
 
-    return _replaced(messages, located)
+    return with_attached(messages, located)
 
 
-def _replaced(value: Any, change: Callable[[Mapping[str, Any], str], Mapping[str, Any]]) -> Any:
+def with_attached(
+    value: Any,
+    change: Callable[[Mapping[str, Any], str], Mapping[str, Any]],
+    kinds: Collection[str] = ("file",),
+) -> Any:
     """Return messages with what `change` makes of each segment that attaches a file, and its name;
-    what is no message as it is.
+    what is no message as it is. `kinds` are the types of such segments.
     """
     if not _with_parts(value):
         return value
@@ -201,7 +205,7 @@ def _replaced(value: Any, change: Callable[[Mapping[str, Any], str], Mapping[str
         {
             **message,
             "content": [
-                change(part, name) if (name := _name_of(part)) else part
+                change(part, name) if (name := _name_of(part, kinds)) else part
                 for part in message["content"]
             ],
         }
@@ -221,9 +225,9 @@ def _with_parts(value: Any) -> list[Mapping[str, Any]]:
     ]
 
 
-def _name_of(segment: Any) -> str | None:
+def _name_of(segment: Any, kinds: Collection[str] = ("file",)) -> str | None:
     """Return the name of the file that a segment attaches; None if it attaches none."""
     name = segment.get("value") if isinstance(segment, Mapping) else None
-    if not isinstance(name, str) or segment.get("type") != "file" or name.startswith(ELSEWHERE):
+    if not isinstance(name, str) or segment.get("type") not in kinds or name.startswith(_ELSEWHERE):
         return None
     return name.removeprefix("file://")

@@ -9,6 +9,7 @@ well: newer kernels open it to further privileges. Elsewhere nothing is done: th
 from __future__ import annotations
 
 import atexit
+import math
 import os
 import platform
 import subprocess
@@ -217,3 +218,18 @@ def total_memory() -> int | None:
         return min(total, int(_CGROUP.read_text()))
     except (OSError, ValueError):  # no container, or one without a limit (`max`)
         return total
+
+
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
+
+
+def usable_cores() -> int:
+    """Return how many processors this process may use."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        cores = len(os.sched_getaffinity(0))
+    try:
+        quota, period = _QUOTA.read_text().split()
+        return min(cores, math.ceil(int(quota) / int(period)))
+    except (OSError, ValueError):  # no container, or one without a limit (`max`)
+        return cores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from evalcore.formats.messages import (
     with_plain_messages,
 )
 from evalcore.formats.options import LoadOptions, Selection, choose_variants
-from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS
+from evalcore.formats.rows import ROW_SUFFIXES, TESTS_KEYS, jsonl_tests
 from evalcore.formats.section import (
     EvalcoreSection,
     SectionReader,
@@ -59,8 +60,17 @@ from evalcore.model.suite import (
     Suite,
 )
 from evalcore.model.target import DEFAULT_VARIANT, Variant
+from evalcore.planning.row_ranges import (
+    READ_RANGE,
+    LineRange,
+    Readers,
+    ReadRange,
+    RowRanges,
+    line_ranges,
+)
 from evalcore.problems import Problems, raise_all
 from evalcore.shapes import adapter
+from evalcore.trust.processes import usable_cores
 from evalcore.wording import Loc, path_text
 
 DEFAULT_THRESHOLD = 0.8
@@ -85,7 +95,9 @@ def load_test_file(document: Document, path: Path, options: LoadOptions) -> Suit
     return _load(suite_level, raw[keys[0]], keys[0], problems, path, sha256, options)
 
 
-def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
+def load_test_rows(
+    path: Path, name: str, options: LoadOptions, chosen: LineRange | None = None
+) -> Suite:
     """Return the suite of a JSONL file or a table, with the defaults of the YAML file beside it."""
     raw: Any = {}
     problems = Problems(name, lambda _: None)
@@ -93,7 +105,21 @@ def load_test_rows(path: Path, name: str, options: LoadOptions) -> Suite:
     if document is not None:
         raw = {key: value for key, value in document.value.items() if key not in TESTS_KEYS}
         problems = Problems(document.file, document.locate)
-    return _load(raw, name, "tests", problems, path, digest_of(path, name), options)
+    digest = digest_of(path, name) if chosen is None else ""
+    return _load(raw, name, "tests", problems, path, digest, options, chosen)
+
+
+def _readers(path: Path, name: str, options: LoadOptions, count: int) -> Readers:
+    from evalcore.isolation.pool import Job, Launch, WorkerPool
+
+    pool = WorkerPool(count, Launch(preload=(__name__,), is_engine=True))
+    source = path, name, replace(options, environment=dict(options.environment))
+
+    async def read(chosen: LineRange) -> ReadRange | None:
+        text = await pool.call(Job(READ_RANGE, (load_test_rows, (*source, chosen))))
+        return None if text is None else ReadRange.unpacked(text)
+
+    return lambda chosen: pool.start(read(chosen)), pool.close
 
 
 def _load(
@@ -104,6 +130,7 @@ def _load(
     path: Path,
     digest: str,
     options: LoadOptions,
+    chosen: LineRange | None = None,
 ) -> Suite:
     """Read the suite level, then every test in one pass into a spool."""
     variables = variables_for(path.parent, options)
@@ -120,9 +147,23 @@ def _load(
     versions: list[DatasetSource] = []
     files = NamedFiles(path.parent, suite.get("columns", {}), options.store, versions)
 
+    def accepts(read: list[ReadRange]) -> bool:
+        told = problems.count or reader.warnings.texts or level.notes.texts
+        return not (told or level.graders.reference_fields.absent(())) and all(
+            each.targets <= level.targets.used.keys() and not reader.ids.names & set(each.ids)
+            for each in read
+        )
+
     is_table = path.suffix.lower() in ROW_SUFFIXES
-    if is_table:
+    ranges = None
+    if chosen is not None:
+        rows = jsonl_tests(path, tests, chosen)
+    elif is_table:
         rows = file_tests(path, tests, files.columns, problems)
+        if not (options.filters or files.columns):
+            start = partial(_readers, path, tests, options)
+            ranges = RowRanges(line_ranges(path), usable_cores() - 1, start)
+            rows = ranges.head(rows, accepts)
     else:
         rows = suite_tests(tests, (key,), files, problems, noun="test")
     cases, collectors, absent, unjudged = spool_rows(
@@ -134,6 +175,10 @@ def _load(
         references=level.graders.reference_fields,
         rules=RowRules(declared_types(suite), level.programs),
     )
+    while ranges is not None and ranges.rest:
+        read = ranges.rest.pop(0)
+        cases.extend(read.cases)
+        reader.ids.add(read.ids, problems)
     check_required_cases(level.policy, reader.ids.names, problems)
     level.targets.explain(collectors)
     raise_all(collectors)
@@ -156,8 +201,8 @@ def _load(
         absent_fields=absent,
         datasets=tuple(versions),
     )
-    chosen = choose_variants(definition, options)
-    definition, own = unjudged.judged_by_themselves(chosen, strict=options.strict)
+    definition = choose_variants(definition, options)
+    definition, own = unjudged.judged_by_themselves(definition, strict=options.strict)
     warnings += own + unjudged.warnings(definition, strict=options.strict)
     return Suite(definition, cases, tuple(warnings))
 
@@ -379,7 +424,9 @@ def test_file_schema() -> dict[str, Any]:
     }
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
-    parts = [definitions[name] for name in ("SuiteExecution", "TestShape", "TestExecution")]
+    parts = [
+        definitions[name] for name in ("SuiteExecution", "TestShape", "TestExecution", "TurnShape")
+    ]
     for shape in (schema, *parts):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
             shape["properties"][key] = listed

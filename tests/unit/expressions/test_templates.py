@@ -171,7 +171,6 @@ def test_a_tree_renders_every_text_in_it_and_copies_the_rest() -> None:
     first["c"][0].append(1)
     assert second["c"] == [[]]
     assert value["c"] == [[]]
-    assert not tree.constant
 
 
 def test_an_error_in_a_tree_has_its_path() -> None:

@@ -64,7 +64,7 @@ def test_a_container_has_no_more_processes_than_it_may_use(
 ) -> None:
     (tmp_path / "cpu.max").write_text(quota)
     monkeypatch.setattr(executors, "_MANY_ITEMS", CASES)
-    monkeypatch.setattr(executors, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr("evalcore.trust.processes._QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(executors, "total_memory", lambda: memory)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert count(tmp_path) == processes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -28,7 +29,6 @@ from evalcore.model.summary import (
     VariantSummary,
 )
 from evalcore.pipeline.early_stop import sequential_rules
-from evalcore.statistics.tests import pass_all_k
 
 CASES, ITERATIONS, PAST_RUNS = 400, 3, 20
 AUTO_MOST = 8
@@ -381,7 +381,7 @@ def scores(source: Rng, cases: int) -> tuple[Array, Array]:
 def reliabilities(source: Rng, cases: int) -> tuple[Array, Array]:
     """Pass^2 of three iterations."""
     passed = source.binomial(ITERATIONS, probabilities(source, cases))
-    values = [pass_all_k(ITERATIONS, int(count), 2) for count in passed]
+    values = [math.comb(int(count), 2) / math.comb(ITERATIONS, 2) for count in passed]
     return numpy.array(values), numpy.ones(cases)
 
 

@@ -12,7 +12,7 @@ import json
 import math
 import operator
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import date, time
 from enum import Enum
@@ -217,6 +217,17 @@ def own_copy(value: Any) -> Any:
     if isinstance(value, list):
         return [own_copy(member) for member in value]
     return tuple(map(own_copy, value)) if isinstance(value, tuple) else value
+
+
+def texts_in(
+    value: Any, place: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield the texts in a JSON value, each with its place; names of members are none."""
+    if isinstance(value, str):
+        yield place, value
+    elif isinstance(value, Mapping | list | tuple):
+        for key, member in value.items() if isinstance(value, Mapping) else enumerate(value):
+            yield from texts_in(member, (*place, key))
 
 
 def plain_value(value: Any) -> Any:

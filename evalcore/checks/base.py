@@ -149,13 +149,9 @@ def apply_negation(assertion: Assertion, verdict: Verdict) -> Verdict:
             details = verdict.details
             if details is not None and "failed_required" in details:
                 details = {**details, "failed_required": []}
-            return Verdict(
-                Outcome.PASSED,
-                1.0 - verdict.score,
-                actual=verdict.actual,
-                details=details,
-                latency_ms=verdict.latency_ms,
-                cost_usd=verdict.cost_usd,
+            score, passed = 1.0 - verdict.score, Outcome.PASSED
+            return verdict._replace(
+                outcome=passed, score=score, message="", expected=None, details=details
             )
         case _:
             return verdict
@@ -393,10 +389,6 @@ class MeteredJudges:
         self.metrics.append(answer.metrics)
         if answer.unpriced is not None:
             self._unpriced.add(answer.unpriced)
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        """Whether the judge may decide."""
-        return self._judges.trusted(spec, prompt_sha256)
 
     def on(self, verdict: Verdict) -> Verdict:
         """Return the verdict with what the calls took."""

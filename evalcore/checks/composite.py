@@ -50,29 +50,19 @@ class Member(NamedTuple):
 
 
 _AGGREGATORS: Final = {
-    "weighted_average": "mean",
-    "weighted_mean": "mean",
-    "mean": "mean",
-    "threshold": "threshold",
-    "minimum": "minimum",
-    "min": "minimum",
-    "code_grader": "code",
-    "code": "code",
-    "llm_grader": "judge",
-    "judge": "judge",
+    **{"weighted_average": "mean", "threshold": "threshold", "minimum": "minimum"},
+    **{"code_grader": "code", "llm_grader": "judge"},
 }
-
-
-_AGGREGATOR_NAMES: Final = tuple(
+_NAMES: Final = tuple(
     dict.fromkeys(spelling for name in _AGGREGATORS for spelling in (name, name.replace("_", "-")))
 )
-# `judge` is near to `code_judge`, an older name of `code_grader`.
-_SUGGESTED: Final = tuple(name for name in _AGGREGATOR_NAMES if name not in {"code", "judge"})
 
 
 def _aggregator_type(written: Any) -> Any:
-    if written not in _AGGREGATOR_NAMES:
-        raise PydanticKnownError("literal_error", {"expected": ", ".join(_SUGGESTED)})
+    if written in _AGGREGATORS.values():  # as the plan stores it
+        return written
+    if written not in _NAMES:
+        raise PydanticKnownError("literal_error", {"expected": ", ".join(_NAMES)})
     return _AGGREGATORS[written.replace("-", "_")]
 
 
@@ -82,7 +72,7 @@ class Aggregator(Declared):
     type: Annotated[
         Literal["mean", "threshold", "minimum", "code", "judge"],
         BeforeValidator(_aggregator_type),
-        WithJsonSchema({"enum": list(_AGGREGATOR_NAMES), "type": "string"}),
+        WithJsonSchema({"enum": list(_NAMES), "type": "string"}),
     ]
     weights: OrAbsent[dict[str, Weight]] = None
     threshold: OrAbsent[Share] = None
@@ -136,7 +126,7 @@ class Composite(Check):
                 material = {"results": results, "EVALUATOR_RESULTS_JSON": results}
                 judges = aggregator.judges or []
                 grader = LlmGrader(judges=judges, prompt=aggregator.prompt, threshold=threshold)
-                return await grader.check_with(subject, material)
+                return await grader.check(subject, material)
             case "threshold":
                 share = fsum(entry["passed"] for entry in aspects) / len(aspects)
                 least = aggregator.threshold if threshold is None else threshold
@@ -304,11 +294,11 @@ class CompositeKeys(_AssertKey, total=False):
 
 
 def _read_aggregator(raw: Any, reader: Reader) -> dict[str, Any]:
-    written = {"type": raw} if isinstance(raw, str) else raw.model_dump(exclude_unset=True)
-    kind = written["type"] = _AGGREGATORS.get(written["type"].replace("-", "_"))
+    is_name = isinstance(raw, str)
+    written = {} if is_name else raw.model_dump(exclude_unset=True)
+    kind = written["type"] = _AGGREGATORS.get(raw.replace("-", "_")) if is_name else raw.type
     if kind is None:
-        kinds = ("weighted_average", "threshold", "minimum", "code-grader", "llm-grader")
-        raise AssertionValueError(f"aggregator: unknown type '{raw}'.{suggest(raw, kinds)}")
+        raise AssertionValueError(f"aggregator: unknown type '{raw}'.{suggest(raw, _NAMES)}")
     if kind == "threshold" and "threshold" not in written:
         raise AssertionValueError("aggregator 'threshold' needs 'threshold': the share that passes")
     if kind == "code":

@@ -7,7 +7,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from math import fsum
-from typing import Annotated, Any, ClassVar, Final, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -284,11 +284,14 @@ class ArrayContains(Condition):
         return any(contains_object(without_reasoning(element), expected) for element in value)
 
 
-class NumberCompare(Condition):
-    """A number compares with `expected` as `op` says."""
-
+class _NumberCondition(Condition):
     takes: ClassVar[tuple[type, ...]] = (int, float)
     wanted: ClassVar[str] = "a number"
+
+
+class NumberCompare(_NumberCondition):
+    """A number compares with `expected` as `op` says."""
+
     noun: ClassVar[str] = ""
 
     kind: Literal["number_compare"]
@@ -309,11 +312,8 @@ class NumberCompare(Condition):
         return f"{self.noun}{self.measured(value)} is not {sign} {_brief(self.expected)}"
 
 
-class Between(Condition):
+class Between(_NumberCondition):
     """A number lies between `lower` and `upper`, both included unless `inclusive` is false."""
-
-    takes: ClassVar[tuple[type, ...]] = (int, float)
-    wanted: ClassVar[str] = "a number"
 
     kind: Literal["between"]
     lower: Number
@@ -787,40 +787,33 @@ class FileHandle(BaseModel):
 Handle = Annotated[JsonHandle | FileHandle, Field(discriminator="type")]
 
 
-class AssertionReading(NamedTuple):
-    """What an assertion came to: its verdict, and the value that it addressed, None without one."""
-
-    verdict: Verdict
-    actual_value: Any = None
-
-
 def payload_of(handle: JsonHandle | FileHandle) -> Any:
     """Return the JSON value of a handle; of a file its reference."""
     return handle.data if isinstance(handle, JsonHandle) else handle.document.model_dump()
 
 
 async def evaluate_assertion(
-    assertion: EvalAssertion,
+    assertion: EvalAssertion | EvalCondition,
     outputs: Mapping[str, JsonHandle | FileHandle],
     judges: Judges,
     *,
     block_error: str | None = None,
-) -> AssertionReading:
-    """Return the verdict on the outputs of a block; `block_error` says why it has none.
+) -> tuple[Verdict, Any]:
+    """Return the verdict on the outputs of a block, and the value that is addressed.
 
-    Blocked if the block failed, the handle does not exist, or the path leads nowhere; of
-    `exists` and `not_exists` the last two say that there is no value.
+    `block_error` says why the block has no outputs. Blocked if the block failed, the handle does
+    not exist, or the path leads nowhere; of `exists` and `not_exists` the last two say that there
+    is no value.
     """
-    target, condition = assertion.target, assertion.condition
+    condition = assertion.condition
     if block_error is not None:
         message = f"the block failed: {block_error}"
-        return AssertionReading(blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message))
-    resolved = addressed_value(target, outputs)
+        return blocked(BlockedCode.BLOCK_EXECUTION_FAILED, message), None
+    resolved = addressed_value(assertion.target, outputs)
     if isinstance(resolved, Resolved):
-        verdict = await condition.evaluate(resolved.value, judges)
-        return AssertionReading(verdict, resolved.value)
+        return await condition.evaluate(resolved.value, judges), resolved.value
     of_absence = {"exists": failed(resolved.message), "not_exists": PASSED}
-    return AssertionReading(of_absence.get(condition.kind, resolved))
+    return of_absence.get(condition.kind, resolved), None
 
 
 def addressed_value(
@@ -869,44 +862,31 @@ class EvalCondition(Check):
     id: str | None = None
 
     async def check(self, subject: Subject) -> Verdict:
-        """Return the verdict, with the whole assertion result in its details."""
-        assertion = EvalAssertion.model_construct(**vars(self))
-        reading = await evaluate_assertion(
-            assertion,
-            block_handles(subject.evidence),
-            subject.context.judges,
-            block_error=subject.evidence.details.get(BLOCK_ERROR),
+        """Return the verdict; its details have the result as the service shows it."""
+        evidence, judges = subject.evidence, subject.context.judges
+        error = evidence.details.get(BLOCK_ERROR)
+        verdict, value = await evaluate_assertion(
+            self, block_handles(evidence), judges, block_error=error
         )
-        verdict = reading.verdict
-        return Verdict(
-            verdict.outcome,
-            verdict.score,
-            verdict.message,
-            actual=shorten(json_text(reading.actual_value)),
-            details={"assertion_result": assertion_result(assertion, reading)},
-        )
+        details, failure = verdict.details or {}, None
+        if verdict.outcome is not Outcome.PASSED:
+            failure = {
+                "code": details.get("code", "condition_not_met"),
+                "message": verdict.message,
+                "details": {key: details.get(key) for key in ("partial_path", "partial_value")},
+            }
+        result = {
+            "assertion_id": self.id or "",
+            "condition_kind": self.condition.kind,
+            "outcome": str(verdict.outcome),
+            "actual_value": value,
+            "expected_value": self.condition.expected_value,
+            "failure": failure,
+        }
+        actual = shorten(json_text(value))
+        return verdict._replace(actual=actual, expected=None, details={"assertion_result": result})
 
 
 def block_handles(evidence: Evidence) -> dict[str, Any]:
     """Return the output handles that a replayed block left."""
     return _HANDLES.validate_python(evidence.details.get(HANDLE_OUTPUTS) or {})
-
-
-def assertion_result(assertion: EvalAssertion, reading: AssertionReading) -> dict[str, Any]:
-    """Return what an assertion came to, as the service shows it."""
-    verdict, failure = reading.verdict, None
-    details = verdict.details or {}
-    if verdict.outcome is not Outcome.PASSED:
-        failure = {
-            "code": details.get("code", "condition_not_met"),
-            "message": verdict.message,
-            "details": {key: details.get(key) for key in ("partial_path", "partial_value")},
-        }
-    return {
-        "assertion_id": assertion.id or "",
-        "condition_kind": assertion.condition.kind,
-        "outcome": str(verdict.outcome),
-        "actual_value": reading.actual_value,
-        "expected_value": assertion.condition.expected_value,
-        "failure": failure,
-    }

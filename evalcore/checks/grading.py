@@ -18,7 +18,14 @@ from evalcore.model.assertion import (
     broken,
 )
 from evalcore.model.evidence import UNMEASURED, Evidence
-from evalcore.model.exchange import SkippedError
+from evalcore.model.exchange import (
+    SkippedError,
+    Turns,
+    asked_until,
+    turn_block,
+    turn_number,
+    windowed,
+)
 from evalcore.model.suite import Case
 from evalcore.wording import describe_error, shorten
 
@@ -27,6 +34,23 @@ if TYPE_CHECKING:
 
 # So many assertions that passed are kept: what many cases share is graded again and again.
 _MOST_PASSED: Final = 1_000
+
+
+def of_turn(case: Case, turns: Turns, evidence: Evidence, number: int) -> tuple[Case, Evidence]:
+    """Return the case with the conversation up to a turn and what is expected there.
+
+    The evidence has the messages of that turn alone.
+    """
+    outputs = evidence.outputs
+    answers = [outputs.get(turn_block(n), "") for n in range(1, number)]
+    expected = turns.expected[number - 1] if number <= len(turns.expected) else None
+    messages_until = windowed(asked_until(case.input, answers, turns, number), turns.window)
+    spans = evidence.details.get("turns") or ()
+    if number <= len(spans):
+        start, stop = spans[number - 1]
+        messages = evidence.details.get("messages", ())[start:stop]
+        evidence = evidence._replace(details={**evidence.details, "messages": messages})
+    return case._replace(input=messages_until, expected_output=expected), evidence
 
 
 def waits(assertions: Sequence[Assertion]) -> bool:
@@ -131,7 +155,10 @@ class _Subjects:
         metrics = (
             evidence.metrics if block is None else evidence.block_metrics.get(block, UNMEASURED)
         )
-        subject = Subject(text, metrics, evidence, self.case, self.context)
+        case = self.case
+        if case.turns is not None and (number := turn_number(block)) is not None:
+            case, evidence = of_turn(case, case.turns, evidence, number)
+        subject = Subject(text, metrics, evidence, case, self.context)
         self._by_text[block, transform] = subject
         if block is None and transform is None:
             self._output = subject
@@ -159,8 +186,6 @@ def _result(
     if negate:
         verdict = apply_negation(assertion, verdict)
     outcome, score, message, actual, expected, details, latency_ms, cost_usd, _ = verdict
-    if details is not None and details.get("advisory"):
-        required = None
     if actual is None and (outcome is not Outcome.PASSED or transform is not None):
         actual = subjects.checked_text(block, transform)
     if actual is not None:

@@ -77,17 +77,12 @@ class Human(Check):
 
     def check(self, subject: Subject) -> Verdict:
         """Look for labels of this output; the score is 1 or 0, of a scale, too."""
-        judged_text = self._judged_text(subject)
-        if isinstance(judged_text, Verdict):
-            return judged_text
-        return self._verdict(subject._replace(output=judged_text))
-
-    def _judged_text(self, subject: Subject) -> str | Verdict:
+        text: str | Verdict = subject.output
         if self.of is not None:
-            return judged_variable(subject, self.of)
-        if self.handle is not None:
-            return judged_handle(subject, self.handle)
-        return subject.output
+            text = judged_variable(subject, self.of)
+        elif self.handle is not None:
+            text = judged_handle(subject, self.handle)
+        return text if isinstance(text, Verdict) else self._verdict(subject._replace(output=text))
 
     def _verdict(self, subject: Subject) -> Verdict:
         key = content_key(self.question, subject.case.input, subject.output)
@@ -104,28 +99,23 @@ class Human(Check):
             details["missing"] = consensus.missing
             message = f"{AWAITING}: {_progress(consensus, self.annotators)}"
             return Verdict(Outcome.BLOCKED, 0.0, message, details=details)
-        if consensus.mean is not None:
-            details["mean"] = consensus.mean
-        passes = self.passes(consensus)
+        passes, mean, label = self.passes(consensus), consensus.mean, consensus.label
+        if mean is None:
+            count = consensus.votes.count(label or "")
+            answer, actual = f"people say {label} ({count} of {len(consensus.votes)})", label
+        else:
+            details["mean"] = mean
+            actual, sign = f"mean {mean:.4g}", "≥" if passes else "<"
+            answer = f"{actual} {sign} {self.min_score or 0.0:g} (of {form.described})"
         outcome = Outcome.PASSED if passes else Outcome.FAILED
-        mean = None if consensus.mean is None else f"mean {consensus.mean:.4g}"
-        answer = self._answer_text(consensus)
-        actual = None if passes else mean or consensus.label
-        return Verdict(outcome, float(passes), answer, actual, details=details)
+        shown = None if passes else actual
+        return Verdict(outcome, float(passes), answer, shown, details=details)
 
     def passes(self, consensus: Consensus) -> bool:
         """Whether labels of which none is missing are what is expected."""
         if consensus.mean is None:
             return consensus.label == self.expected
         return reaches(consensus.mean, self.min_score or 0.0)
-
-    def _answer_text(self, consensus: Consensus) -> str:
-        if consensus.mean is None:
-            count = consensus.votes.count(consensus.label or "")
-            return f"people say {consensus.label} ({count} of {len(consensus.votes)})"
-        sign = "≥" if self.passes(consensus) else "<"
-        (low, high), least = self.scale or (0, 1), self.min_score or 0.0
-        return f"mean {consensus.mean:.4g} {sign} {least:g} (of {low} to {high})"
 
     def expected_text(self) -> str | None:
         """Return the label, or the least mean."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Annotated, Any, ClassVar, Final, Literal, Required
 
@@ -10,6 +10,7 @@ from pydantic import Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
 
 from evalcore.checks.base import (
+    DEFAULT_THRESHOLD,
     AssertionValueError,
     Check,
     MeteredJudges,
@@ -35,6 +36,7 @@ from evalcore.judging.panel import (
 )
 from evalcore.judging.prompts import ALIASES, conversation_text, expected_text, variables_of
 from evalcore.model.assertion import Outcome, Verdict, broken
+from evalcore.model.evidence import NOTHING
 from evalcore.model.scoring import reaches
 from evalcore.shapes import (
     STRICT,
@@ -68,9 +70,6 @@ Votes = Annotated[int, Field(ge=1, le=100)]
 Aggregation = Literal["mean", "median", "majority"]
 
 
-DEFAULT_THRESHOLD: Final = 0.8
-
-
 class JudgedCheck(Check):
     """A check by judges: which, how often each is asked, and how their scores become one."""
 
@@ -93,28 +92,16 @@ class JudgedCheck(Check):
         """The score from which the check passes."""
         return DEFAULT_THRESHOLD if self.threshold is None else self.threshold
 
-    def check(self, subject: Subject) -> Awaitable[Verdict]:
-        """Ask the judges; the score is graded."""
-        return self.check_with(subject, {})
-
-    async def check_with(self, subject: Subject, material: Mapping[str, str]) -> Verdict:
-        """Ask the judges, who also see these texts, by the names of the prompt's variables.
-
-        The verdict of judges that may not decide is marked so.
-        """
-        judges, panel = MeteredJudges(subject.context.judges), self.panel
+    async def check(self, subject: Subject, material: Mapping[str, str] = NOTHING) -> Verdict:
+        """Ask the judges, who also see these texts, by the names of the prompt's variables."""
+        judges = MeteredJudges(subject.context.judges)
         try:
             verdict = await self.judged(judges, material_of(subject, self.prompt, material))
         except (TargetError, UnknownVariableError) as error:
-            names = [spec.name for spec in panel.judges]
-            broken_details = {"prompt_sha256": prompt_digest(self.prompt), "judges": names}
-            failed = broken(str(error))
-            return judges.on(failed._replace(expected=f"≥ {self.least:g}", details=broken_details))
-        details = dict(verdict.details or {})
-        if not all(judges.trusted(spec, details["prompt_sha256"]) for spec in panel.judges):
-            note = "reported only: the judge is not calibrated for this prompt"
-            message = f"{note}; {verdict.message}" if verdict.message else note
-            verdict = verdict._replace(message=message, details={**details, "advisory": True})
+            names = [spec.name for spec in self.panel.judges]
+            details = {"prompt_sha256": prompt_digest(self.prompt), "judges": names}
+            expected = f"≥ {self.least:g}"
+            verdict = broken(str(error))._replace(expected=expected, details=details)
         return judges.on(verdict)
 
     async def judged(self, judges: Judges, texts: Mapping[str, str]) -> Verdict:

@@ -143,42 +143,31 @@ class AtPath(_PathCheck):
 
     def check(self, subject: Subject) -> Verdict | Awaitable[Verdict]:
         """Make the inner check."""
-        text = self.text(subject)
-        if isinstance(text, Verdict):
-            return text
+        value = self.find(subject)
+        if isinstance(value, Verdict):
+            return value
+        text = value_text(value.value)
+        if self.transform is not None:
+            try:
+                text = apply_transform(self.transform, text)
+            except TransformError as error:
+                return broken(str(error))
+        is_whole = self.path is None and self.transform is None
+
+        def with_text(verdict: Verdict) -> Verdict:
+            shown = is_whole or verdict.actual is not None
+            return verdict if shown else verdict._replace(actual=shorten(text))
+
+        async def later(verdict: Awaitable[Verdict]) -> Verdict:
+            return with_text(await verdict)
+
         verdict = self.inner_check.check(subject._replace(output=text))
-        if isinstance(verdict, Verdict):
-            return self.with_text(verdict, text)
-
-        async def later() -> Verdict:
-            return self.with_text(await verdict, text)
-
-        return later()
+        return with_text(verdict) if isinstance(verdict, Verdict) else later(verdict)
 
     @property
     def inner_check(self) -> Check:
         """The check that is made on the text."""
         return load_check(self.inner, self.params)
-
-    def text(self, subject: Subject) -> str | Verdict:
-        """Return the text after its transform, or the verdict on its absence."""
-        value = self.find(subject)
-        if isinstance(value, Verdict):
-            return value
-        text = value_text(value.value)
-        if self.transform is None:
-            return text
-        try:
-            return apply_transform(self.transform, text)
-        except TransformError as error:
-            return broken(str(error))
-
-    def with_text(self, verdict: Verdict, text: str) -> Verdict:
-        """Return the verdict with the text that it is about, unless that is the whole output."""
-        is_whole = self.path is None and self.transform is None
-        if is_whole or verdict.actual is not None:
-            return verdict
-        return verdict._replace(actual=shorten(text))
 
     def expected_text(self) -> str | None:
         """Return what the inner check asks for."""

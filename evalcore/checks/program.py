@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, NamedTuple
@@ -36,11 +36,11 @@ from evalcore.shapes import Count, OrAbsent, Share, Text, TextOrTexts
 from evalcore.trust.files import attached_paths, with_file_texts, with_files
 from evalcore.trust.secrets import (
     MARK,
-    Variables,
     secret_options,
     substituted,
     suite_variables,
     telling_values,
+    variable_text,
 )
 from evalcore.trust.text import last_words, redact, tail_line
 from evalcore.wording import one_line
@@ -55,14 +55,17 @@ class GraderCalls:
     `skipped` says that a limit of the run ended them.
     """
 
-    def __init__(self, max_calls: int, judges: Judges) -> None:
-        self._max_calls, self._judges = max_calls, judges
+    def __init__(self, max_calls: int | None, judges: Judges) -> None:
+        self._allowed, self._max_calls, self._judges = max_calls is not None, max_calls or 0, judges
         self.count = 0
         self.skipped: SkippedError | None = None
 
     @asynccontextmanager
     async def variables(self) -> AsyncIterator[dict[str, str]]:
         """Serve calls until the block ends; the environment tells the program where."""
+        if not self._allowed:
+            yield {}
+            return
         from evalcore.providers.http import loopback_server  # imports aiohttp
 
         answers = {
@@ -129,15 +132,12 @@ class GraderCalls:
 
 
 def _reply(answer: JudgeAnswer) -> dict[str, Any]:
-    metrics = answer.metrics
-    reply = {
+    usage = _usage(answer.metrics)
+    return {
         "output": [{"role": "assistant", "content": answer.text}],
         "rawText": answer.text,
+        **({"tokenUsage": {name: usage[name] for name in ("input", "output")}} if usage else {}),
     }
-    if metrics.total_tokens is None:
-        return reply
-    usage = {"input": metrics.input_tokens or 0, "output": metrics.output_tokens or 0}
-    return {**reply, "tokenUsage": usage}
 
 
 def with_values(value: Any, folder: Path) -> Any:
@@ -145,20 +145,10 @@ def with_values(value: Any, folder: Path) -> Any:
 
     Raise `TargetError` that names a variable that a suite of `folder` may not read or is not set.
     """
-    variables: Variables | None = None
+    variables = cache(suite_variables)
 
     def replacement(match: re.Match[str]) -> str:
-        nonlocal variables
-        variables = variables or suite_variables(folder)
-        name = match[1]
-        if not variables.may_read(name):
-            message = f"the grader may not read the environment variable {name}"
-            raise TargetError("secret", f"{message}; name it in a .env file")
-        text = variables.value(name, match[2])
-        if text is None:
-            message = f"the environment variable {name} of the grader is not set"
-            raise TargetError("secret", f"{message} in the process that runs the suite")
-        return text
+        return variable_text(match, "the grader", folder, variables(folder))
 
     return _filled(value, replacement)
 
@@ -385,19 +375,19 @@ class CodeGrader(Check):
 
     async def check(self, subject: Subject) -> Verdict:
         """Run the program; its score is graded."""
-        payload = payload_of(self.config, subject)
-        options: dict[str, Any] = {
-            "cwd": self.cwd,
-            "timeout_ms": self.timeout_ms,
-            "memory_mb": self.memory_mb,
-        }
-        run = partial(run_grader, self.command, payload, subject, self.env or {}, **options)
-        if self.max_calls is None:
-            return self._graded(await run())
         judges = MeteredJudges(subject.context.judges)
         calls = GraderCalls(self.max_calls, judges)
         async with calls.variables() as variables:
-            answer = await run(variables=variables)
+            answer = await run_grader(
+                self.command,
+                payload_of(self.config, subject),
+                subject,
+                self.env or {},
+                cwd=self.cwd,
+                timeout_ms=self.timeout_ms,
+                memory_mb=self.memory_mb,
+                variables=variables,
+            )
         if calls.skipped is not None:
             raise calls.skipped
         return judges.on(self._graded(answer))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import inspect
 import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
@@ -24,11 +24,16 @@ from evalcore.model.evidence import Evidence
 from evalcore.model.scoring import reaches
 from evalcore.model.suite import Case, artifact_of
 from evalcore.shapes import CALLABLE, Share, Text
-from evalcore.trust.imports import ForeignError, ImportPolicy, call_foreign, find_callable
+from evalcore.trust.imports import (
+    ForeignError,
+    ImportPolicy,
+    arguments_for,
+    call_foreign,
+    find_callable,
+)
 from evalcore.wording import describe_error, one_line
 
 if TYPE_CHECKING:
-    from evalcore.isolation.pool import WorkerPool
     from evalcore.isolation.worker import Engine
 
 
@@ -46,26 +51,27 @@ class PythonCheck:
     case: Case
     context: Mapping[str, Any]
 
-    @classmethod
-    def of(cls, reference: str, subject: Subject, context: Mapping[str, Any]) -> PythonCheck:
-        """Return the call for what a check sees."""
-        imports, case = subject.context.imports, subject.case
-        # What else a case has is not for a check, and other assertions need not cross over.
-        visible_case = Case(case.id, case.input, expected_output=case.expected_output)
-        return cls(reference, imports, subject.output, subject.evidence, visible_case, context)
-
     async def answer(self, function: Callable[..., Any]) -> Any:
-        """Return what the function answers; raise `ForeignError`."""
-        return await call_foreign(function, *arguments_for(function, self, self.context))
+        """Return what the function answers to `(output, context)`, or to as many as it takes.
 
-    async def answer_in(self, pool: WorkerPool, timeout_s: float) -> Any:
-        """Return what the function answers in a worker process.
-
-        Raise `TargetError` if it raises or its process ends, `TimeoutError`.
+        A parameter named `artifact`, `context` or `output` gets that at any position. The values
+        are the function's own, not those of other checks. Raise `ForeignError`.
         """
-        from evalcore.isolation.pool import Job
+        values = _Values(output=self.output, context=own_copy(self.context))
+        values.make = partial(artifact_of, self.evidence, self.case)
+        names = {name: name for name in ("artifact", "context", "output")}
+        in_order = ("output", "context")
+        arguments, keywords = arguments_for(function, values, in_order, names, keeps_defaults=True)
+        return await call_foreign(function, *arguments, **keywords)
 
-        return await pool.call(Job(_ENTRY, self), timeout_s=timeout_s)
+
+class _Values(dict[str, Any]):
+    """The values of parameters; the artifact is made for functions that take it."""
+
+    make: Callable[[], Any]
+
+    def __missing__(self, name: str) -> Any:
+        return self.make()
 
 
 async def check_in_worker(check: PythonCheck, engine: Engine) -> Any:
@@ -83,37 +89,6 @@ async def check_in_worker(check: PythonCheck, engine: Engine) -> Any:
     if answer is None or isinstance(answer, bool | int | float | str | list):
         return answer
     raise TargetError("python", f"it returned {type(answer).__name__}; return a bool or a mapping")
-
-
-def arguments_for(
-    function: Callable[..., Any], subject: Subject | PythonCheck, context: Mapping[str, Any]
-) -> tuple[Any, ...]:
-    """Return the positional arguments: `(output, context)`, or as many as the function takes.
-
-    A parameter named `artifact`, `context` or `output` gets that at any position. The values are
-    the function's own, not those of other checks.
-    """
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # written in C, without a signature
-        return subject.output, own_copy(context)
-    if any(parameter.kind is parameter.VAR_POSITIONAL for parameter in parameters):
-        return subject.output, own_copy(context)
-    values: dict[str, Any] = {"output": subject.output, "context": own_copy(context)}
-    rest = [name for name in values if name not in {parameter.name for parameter in parameters}]
-    arguments = []
-    for parameter in parameters:
-        if parameter.kind in {parameter.KEYWORD_ONLY, parameter.VAR_KEYWORD}:
-            break
-        if parameter.name == "artifact":
-            arguments.append(artifact_of(subject.evidence, subject.case))
-        elif parameter.name in values:
-            arguments.append(values[parameter.name])
-        elif parameter.default is parameter.empty and rest:
-            arguments.append(values[rest.pop(0)])
-        else:
-            break
-    return tuple(arguments)
 
 
 # promptfoo's name of it, and how its Python wrapper spells that keyword.
@@ -212,12 +187,21 @@ class Python(Check):
     async def check(self, subject: Subject) -> Verdict:
         """Call the function and read its answer."""
         reference, context = self.callable, subject.context
-        call = PythonCheck.of(reference, subject, _context(subject, self.config))
+        # What else a case has is not for a check, and other assertions need not cross over.
+        case = Case(
+            subject.case.id, subject.case.input, expected_output=subject.case.expected_output
+        )
+        given = _context(subject, self.config)
+        call = PythonCheck(
+            reference, context.imports, subject.output, subject.evidence, case, given
+        )
         timeout_s = context.plugin_timeout_s
         workers = None if reference in context.objects else context.workers.of(None)
         try:
             if workers is not None:
-                answer = await call.answer_in(workers, timeout_s)
+                from evalcore.isolation.pool import Job
+
+                answer = await workers.call(Job(_ENTRY, call), timeout_s=timeout_s)
             else:
                 function = find_callable(reference, context.imports, context.objects)
                 answer = await asyncio.wait_for(call.answer(function), timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from types import MappingProxyType
@@ -102,15 +102,6 @@ def stored_raw(raw: Any) -> Any:
     return orjson.loads(raw) if isinstance(raw, str) else raw
 
 
-def linear(amount: float, ideal: float, most: float) -> float:
-    """Return 1 up to `ideal`, 0 from `most` on, linear between (docs/reference/suites.md)."""
-    if amount <= ideal:
-        return 1.0
-    if amount >= most:
-        return 0.0
-    return 1.0 - (amount - ideal) / (most - ideal)
-
-
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 @dataclass(frozen=True)
 class Scorer:
@@ -184,7 +175,8 @@ class MeasuredScorer(Scorer):
         amount = self.amount(evidence)
         if amount is None:
             return Score(self.label, None)
-        return Score(self.label, linear(amount, self.ideal, self.maximum), amount)
+        share = 1.0 - (amount - self.ideal) / (self.maximum - self.ideal)
+        return Score(self.label, min(1.0, max(0.0, share)), amount)
 
 
 class LatencyScorer(MeasuredScorer):
@@ -372,11 +364,11 @@ class CustomScorer(Scorer):
         """Return the score that a function or an object answers."""
         name = self.label
         try:
-            function = _function(scorer)
-            name = self.name or _own_name(scorer) or name
-            answer = await call_foreign(function, artifact)
+            scored: Any = scorer() if inspect.isclass(scorer) else scorer
+            name = self.name or _field(scored, "name") or name
+            answer = await call_foreign(getattr(scored, _METHOD, scored), artifact)
             if self.name is None and name == self.label:
-                name = _own_name(answer) or name
+                name = _field(answer, "name") or name
             return _score(name, answer)
         except (EvalError, ForeignError, ValueError) as error:
             return Score(name, None, error=str(error))
@@ -395,42 +387,29 @@ async def score_in_worker(
     return list(await scorer.call(artifact, function))
 
 
-def _function(scorer: Any) -> Callable[..., Any]:
-    if inspect.isclass(scorer):
-        constructor: Any = scorer
-        return lambda artifact: constructor().score(artifact)
-    method: Callable[..., Any] | None = getattr(scorer, _METHOD, None)
-    function: Callable[..., Any] = method if callable(method) else scorer
-    return function
-
-
-def _own_name(scored: Any) -> str | None:
-    """Return the `name` of a scorer or of its answer, if that is a text."""
-    name = scored.get("name") if isinstance(scored, Mapping) else getattr(scored, "name", None)
-    return name if isinstance(name, str) and name else None
+def _field(answer: Any, name: str) -> Any:
+    """Return a field of a scorer or of its answer; a name only if it is a text."""
+    value = answer.get(name) if isinstance(answer, Mapping) else getattr(answer, name, None)
+    return value if name != "name" or isinstance(value, str) else None
 
 
 def _score(name: str, answer: Any) -> Score:
     """Return the score that an answer is; raise `ValueError` if it is none."""
-    read: Callable[[str], Any] = {"value": answer}.get
-    if isinstance(answer, Mapping):
-        read = answer.get
-        if "value" not in answer and answer.get("error") is None:
-            keys = ", ".join(map(repr, answer)) or "nothing"
-            raise ValueError(f"a score is {_VALUE_KEYS}; 'value' is missing, there is {keys}")
-    elif not isinstance(answer, int | float) and hasattr(answer, "value"):
-        read = partial(_attribute, answer)
-    value, error = read("value"), read("error")
-    raw = json_raw(next((each for key in _RAW_KEYS if (each := read(key)) is not None), None))
+    value, error, raw = answer, None, None
+    if isinstance(answer, Mapping) and "value" not in answer and answer.get("error") is None:
+        keys = ", ".join(map(repr, answer)) or "nothing"
+        raise ValueError(f"a score is {_VALUE_KEYS}; 'value' is missing, there is {keys}")
+    if isinstance(answer, Mapping) or (
+        not isinstance(answer, int | float) and hasattr(answer, "value")
+    ):
+        value, error = _field(answer, "value"), _field(answer, "error")
+        raws = (_field(answer, key) for key in _RAW_KEYS)
+        raw = json_raw(next((each for each in raws if each is not None), None))
     if value is None:
         return Score(name, None, raw, None if error is None else str(error))
     if not isinstance(value, int | float) or not 0 <= value <= 1:
         raise ValueError(f"a score is a number in [0, 1], not {repr(value)[:80]}")
     return Score(name, float(value), float(value) if raw is None else raw)
-
-
-def _attribute(answer: Any, name: str) -> Any:
-    return getattr(answer, name, None)
 
 
 SCORERS: Final[Mapping[str, type[Scorer]]] = MappingProxyType(

@@ -330,6 +330,3 @@ def _bleu() -> Any:
     from sacrebleu.metrics.bleu import BLEU
 
     return BLEU(lowercase=True, tokenize="none", smooth_method="add-k", smooth_value=1, force=True)
-
-
-DEFAULT_THRESHOLD: Final = 0.8

@@ -33,6 +33,7 @@ from evalcore.cli.output import emit, say, warn
 from evalcore.errors import ExitCode, LoadError, NoCaseLeftError, Problem, UsageError
 from evalcore.formats.documents import read_document
 from evalcore.formats.options import LoadOptions
+from evalcore.jsonvalues import texts_in
 from evalcore.model.suite import Suite
 from evalcore.pipeline.acceptance import DemandKind, demands_of
 from evalcore.pipeline.plan import PlanOptions, plan_size
@@ -40,7 +41,7 @@ from evalcore.pipeline.power import plan_power, power_lines
 from evalcore.statistics.intervals import PowerTest
 from evalcore.trust.imports import ImportPolicy
 from evalcore.trust.text import sanitize_terminal
-from evalcore.wording import Loc, counted, path_text
+from evalcore.wording import counted, path_text
 
 _DOCUMENTS: Final = (".yaml", ".yml", ".json")
 # What a shell does more with than start one program.
@@ -92,20 +93,10 @@ def problem_of(file: str, reference: str, where: str, message: str) -> Problem:
         # The suite is loaded, so only the file of this moment may be another one.
         with suppress(LoadError):
             document = read_document(Path(file), file)
-            for loc in _locations(document.value, reference, ()):
-                return Problem(file, document.locate(loc), path_text(loc), message)
+            for loc, text in texts_in(document.value):
+                if text == reference:
+                    return Problem(file, document.locate(loc), path_text(loc), message)
     return Problem(file, None, where, message)
-
-
-def _locations(value: Any, text: str, loc: Loc) -> Iterator[Loc]:
-    if value == text:
-        yield loc
-    elif isinstance(value, dict):
-        for key, member in value.items():
-            yield from _locations(member, text, (*loc, key))
-    elif isinstance(value, list):
-        for index, member in enumerate(value):
-            yield from _locations(member, text, (*loc, index))
 
 
 def missing_programs(suite: Suite, file: str) -> tuple[Problem, ...]:

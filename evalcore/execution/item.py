@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from evalcore.checks.base import CheckContext, no_labels
 from evalcore.checks.grading import grade, waits
-from evalcore.checks.human import is_human
+from evalcore.checks.human import as_if_answered, is_human
 from evalcore.checks.registry import find_check
 from evalcore.errors import EvalError, StoreError, TargetError
 from evalcore.execution.row import (
@@ -29,9 +29,10 @@ from evalcore.execution.row import (
 from evalcore.isolation.mode import NO_WORKERS, Workers
 from evalcore.model.assertion import Assertion, AssertionResult
 from evalcore.model.evidence import NOTHING, Evidence, Metrics
-from evalcore.model.exchange import Complete, SkippedError, no_provider
+from evalcore.model.exchange import Complete, SkippedError, no_provider, turn_block
 from evalcore.model.mode import Mode
 from evalcore.model.run import DECIDED, NOT_FOR_TARGET, REFUSED, State
+from evalcore.model.scoring import turn_passes
 from evalcore.model.suite import (
     Case,
     EvidencePolicy,
@@ -75,7 +76,7 @@ class RunInputs(NamedTuple):
     suite made in Python refers to by name. `ended` says that the run's time is over, `decided` that
     its gates do not need an item: items that have not begun then are skipped. `run_stores` says
     where the events of an item's workflow go, `reused` which items have evidence of an earlier run,
-    `calibrated` which judges may decide (None: all), `workspaces` what tests work in, `workers`
+    `workspaces` what tests work in, `workers`
     which processes run the suite's Python. `labels_of` returns what people said of a content.
     """
 
@@ -87,7 +88,6 @@ class RunInputs(NamedTuple):
     decided: Callable[[WorkItem], bool] | None = None
     run_stores: Callable[[int], RunStore] | None = None
     reused: ReusedItems | None = None
-    calibrated: Callable[[str], bool] | None = None
     workspaces: Callable[[], Workspaces] | None = None
     workers: Workers = NO_WORKERS
     labels_of: Callable[[str], Sequence[LabelRecord]] = no_labels
@@ -98,8 +98,9 @@ class RunningItem:
     """A work item that is being executed.
 
     `calls` asks providers; None for an item that waits for nothing. `timer` is the item's time
-    limit. `ledger` lists the calls of the target, not those of checks. `refusals` are
-    the calls that a provider refused for its key or for credit.
+    limit. `ledger` lists the calls of the target, not those of checks. `graded_turns` has the
+    results of the turns that were graded while the target ran, by their blocks. `refusals` are the
+    calls that a provider refused for its key or for credit.
     """
 
     item: WorkItem
@@ -109,6 +110,7 @@ class RunningItem:
     workspace: Workspace | None = None
     ledger: CallLedger | None = None
     evidence: Evidence | None = None
+    graded_turns: dict[str, tuple[AssertionResult, ...]] = field(default_factory=dict)
     refusals: list[Refusal] = field(default_factory=list)
 
     @property
@@ -437,7 +439,7 @@ class ItemEvidence:
         return evidence
 
     async def _answer(self, running: RunningItem) -> Evidence:
-        target, calls = self._runnable(running.item), running.item_calls()
+        target, calls = self._runnable(running.item, running), running.item_calls()
         running.ledger = None if calls is None else calls.ledger
         if calls is not None and self._suite.evidence is EvidencePolicy.FULL:
             calls.keep_messages()
@@ -454,14 +456,25 @@ class ItemEvidence:
         redact = PROCESS.reply if target.waits(running.item.case) else PROCESS.planned_text
         return redacted_evidence(storable_evidence(evidence), redact)
 
-    def _runnable(self, item: WorkItem) -> Runnable:
-        """Return the item's target, asked turn by turn if the case is a conversation."""
+    def _runnable(self, item: WorkItem, running: RunningItem | None = None) -> Runnable:
+        """Return the item's target, asked turn by turn if the case is a conversation.
+
+        Turns that end it if they do not pass are graded for the `running` item.
+        """
         target = self._target(item)
         if not item.case.conversation:
             return target
         from evalcore.targets.conversation import Conversation
 
-        return Conversation(target)
+        turns = item.case.turns
+        if running is None or turns is None or not turns.stops:
+            return Conversation(target)
+
+        async def passes(evidence: Evidence, number: int) -> bool:
+            evidence = redacted_evidence(storable_evidence(evidence), PROCESS.reply)
+            return await self._grading.passes_turn(running, evidence, number)
+
+        return Conversation(target, passes)
 
     def _target(self, item: WorkItem) -> Runnable:
         if item.target is None:
@@ -565,7 +578,18 @@ class ItemGrading:
         a limit kept a check from asking.
         """
         case, context = running.item.case, self._context_of(running)
+        if running.graded_turns:
+            return _grade_rest(running.graded_turns, evidence, case, context)
         return grade(case.assertions, evidence, case, context)
+
+    async def passes_turn(self, running: RunningItem, evidence: Evidence, number: int) -> bool:
+        """Whether a turn passes, labels of people aside; the running item keeps its results."""
+        case, block = running.item.case, turn_block(number)
+        assertions = tuple(each for each in case.assertions if each.block == block)
+        results = await grade(assertions, evidence, case, self._context_of(running))
+        running.graded_turns[block] = results
+        least = 1.0 if case.threshold is None else case.threshold
+        return turn_passes(list(map(as_if_answered, results)), least)
 
     def _context_of(self, running: RunningItem) -> CheckContext:
         if running.calls is None:
@@ -644,7 +668,7 @@ class ItemGrading:
             from evalcore.execution.judges import RunJudges
 
             inputs = self._inputs
-            self._judges = RunJudges(self._suite, self.context, inputs.mode, inputs.calibrated)
+            self._judges = RunJudges(self._suite, self.context, inputs.mode)
         return self._judges
 
 
@@ -653,3 +677,16 @@ def _with_members(assertions: Iterable[Assertion]) -> Iterator[Assertion]:
     for assertion in assertions:
         yield assertion
         yield from _with_members(map(Assertion._make, assertion.params.get("members", ())))
+
+
+async def _grade_rest(
+    graded: Mapping[str, Sequence[AssertionResult]],
+    evidence: Evidence,
+    case: Case,
+    context: CheckContext,
+) -> tuple[AssertionResult, ...]:
+    """Return the results of all assertions, in their order; those of `graded` blocks are there."""
+    rest = tuple(each for each in case.assertions if each.block not in graded)
+    of_rest = iter(await grade(rest, evidence, case, context))
+    of_turns = {block: iter(results) for block, results in graded.items()}
+    return tuple(next(of_turns.get(each.block or "", of_rest)) for each in case.assertions)

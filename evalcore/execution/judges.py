@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from evalcore.model.exchange import (
     call_notes,
     cut_of,
 )
-from evalcore.model.identity import EMBEDDING_TARGETS, judge_name, target_identity
+from evalcore.model.identity import EMBEDDING_TARGETS, judge_name
 from evalcore.model.mode import Mode
 from evalcore.model.suite import Case, SuiteDefinition
 from evalcore.model.target import Target, Variant
@@ -35,20 +35,15 @@ _NO_TEMPERATURE: Final = ("o1", "o3", "o4", "gpt-5")
 
 
 class RunJudges:
-    """The judges that a suite's targets are, each built once.
-
-    `calibrated` says which of them may decide (None: all).
-    """
+    """The judges that a suite's targets are, each built once."""
 
     def __init__(
         self,
         suite: SuiteDefinition,
         context: CheckContext,
         mode: str = Mode.LIVE,
-        calibrated: Callable[[str], bool] | None = None,
     ) -> None:
-        self.suite, self.mode = suite, mode
-        self.context, self.calibrated = context, calibrated
+        self.suite, self.context, self.mode = suite, context, mode
         self._built: dict[JudgeSpec, Runnable] = {}
 
     def runnable(self, spec: JudgeSpec, target: Target) -> Runnable:
@@ -170,21 +165,6 @@ class ItemJudges:
                 return target, spec.model or _EMBEDDING_MODEL
         model = spec.model or _EMBEDDING_MODEL
         return Target("openai", "openai", {"model": model}), model
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        """Whether the judge may decide."""
-        target = self._target(spec)
-        calibrated = self._run.calibrated
-        return calibrated is None or calibrated(calibration_key(target, spec, prompt_sha256))
-
-
-def calibration_key(target: Target, spec: JudgeSpec, prompt_sha256: str) -> str:
-    """Return what names a calibration: the judge's definition and its prompt."""
-    import hashlib
-
-    config = {"model": spec.model, "temperature": spec.temperature}
-    identity = target_identity(target, Variant("judge", config=config))
-    return hashlib.sha256(identity + prompt_sha256.encode()).hexdigest()
 
 
 class _AsJudge:

@@ -19,14 +19,13 @@ from evalcore.model.evidence import (
     UNMEASURED,
     Evidence,
     Metrics,
-    is_amount,
+    measure_mistake,
     measure_problem,
-    not_an_amount,
     with_warnings,
 )
 from evalcore.model.exchange import cut_of
 from evalcore.model.run import State
-from evalcore.model.scoring import score_item, score_reason
+from evalcore.model.scoring import after_failed_turn, after_last_turn, score_item, score_reason
 from evalcore.model.suite import ScoreRule
 from evalcore.observability.events import ItemEnded
 from evalcore.planning.codec import encode_evidence
@@ -255,8 +254,8 @@ def _measured(name: str, score: float, latency_ms: Any, cost_usd: Any) -> dict[s
     fields = {"latency_ms": latency_ms, "cost_usd": cost_usd}
     measured = {key: value for key, value in fields.items() if value is not None}
     for key, value in measured.items():
-        if not is_amount(value):
-            raise ValueError(f"assertion '{name}': {not_an_amount(key, value)}")
+        if (mistake := measure_mistake(key, value)) is not None:
+            raise ValueError(f"assertion '{name}': {mistake}")
     return measured
 
 
@@ -318,14 +317,21 @@ def with_results(
     awaited, the reason says so, and the results what the item would come to if
     people answered as expected: the gates cannot be decided between the two.
     """
-    threshold = finished.item.case.threshold
+    threshold, turns = finished.item.case.threshold, finished.item.case.turns
     least = 1.0 if threshold is None else threshold
-    score, outcome = score_item(results, rule, least)
+    aggregation = None if turns is None else turns.aggregation
+    if turns is not None:
+        evidence = finished.evidence or Evidence(None)
+        if 0 < (spans := len(evidence.details.get("turns") or ())) < turns.total:
+            results = after_last_turn(results, spans)
+        if turns.stops:
+            results = after_failed_turn(results, least, evidence.outputs)
+    score, outcome = score_item(results, rule, least, aggregation)
     reason = score_reason(results, score, least) if outcome is Outcome.FAILED else None
     for result in results:
         if result.outcome is Outcome.BLOCKED and is_awaiting(result):
             reason = AWAITING
-            best = score_item(list(map(as_if_answered, results)), rule, least)
+            best = score_item(list(map(as_if_answered, results)), rule, least, aggregation)
             results = tuple(with_best_score(each, *best) for each in results)
             break
     return finished._replace(results=results, score=score, outcome=outcome, reason=reason)

@@ -54,6 +54,9 @@ def with_plain_messages(test: Any) -> Any:
     for key in _WITH_MESSAGES:
         if isinstance(test.get(key), (list, dict)):
             plain[key] = plain_messages(test[key])
+    turns = test.get("turns")
+    if isinstance(turns, list):
+        plain["turns"] = [_with_plain_segments(turn) for turn in turns]
     return {**test, **plain} if plain else test
 
 
@@ -101,6 +104,14 @@ def _named_text(written: str, origin: InputOrigin) -> str:
     except (OSError, UnicodeDecodeError):
         origin.problems.add(origin.loc, f"{written} is no UTF-8 text", label=origin.label)
         return written
+
+
+def _with_plain_segments(turn: Any) -> Any:
+    """Return a turn whose input, the content of a user message, has segments."""
+    if not isinstance(turn, dict) or not isinstance(turn.get("input"), list):
+        return turn
+    message = plain_messages({"role": "user", "content": turn["input"]})
+    return {**turn, "input": message["content"]}
 
 
 def as_messages(value: Any) -> list[Any]:

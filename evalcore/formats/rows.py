@@ -321,7 +321,7 @@ _JSON: Final = frozenset({".json", ".jsonl"})
 # What a test holds that no cell does: rows of JSON may. As a column it is a mistake.
 _PARTS: Final = frozenset(
     {"assert", "evaluators", "execution", "expected_outcome", "fixtures", "input_files"}
-    | {"rubrics", "vars", "workspace"}
+    | {"rubrics", "turns", "vars", "workspace"}
 )
 
 # Columns that people call by another name, and what they may mean.

@@ -180,7 +180,6 @@ class EvalcoreSection(SharedKeys, total=False):
     notify: NotifyShape
     annotation: AnnotationShape
     judge: Text
-    require_calibrated: bool
     evidence: Literal["full", "answers"]
 
 
@@ -396,7 +395,6 @@ class SectionReader:
         section = self._section
         shared: dict[str, Any] = {
             "limits": self.limits(),
-            "require_calibrated": bool(section.get("require_calibrated")),
             "evidence": EvidencePolicy(section.get("evidence", EvidencePolicy.FULL)),
             "tags": tuple(section.get("tags", ())),
             "file_rules": self._options.file_rules,

@@ -263,14 +263,11 @@ class LatencyUnder(_MaximumGate, example="2000"):
         slowest = summary.slowest
         if slowest is None or summary.unmeasured_latency:
             return self.latency_is_unmeasured(summary)
-        passed = is_below(slowest.value, self.max_ms)
-        item = {"variant": slowest.variant, "case": slowest.case}
-        message = (
-            f"slowest item {number(slowest.value)} ms {'<' if passed else '≥'} "
-            f"{number(self.max_ms)} ms (variant '{slowest.variant}', case '{slowest.case}')"
-        )
-        details = {"value": slowest.value, "max": self.max_ms, **item}
-        return self.passes_if(passed, message, details)
+        variant, case, value = slowest.variant, slowest.case, slowest.value
+        passed = is_below(value, self.max_ms)
+        what = f"slowest item {number(value)} ms {'<' if passed else '≥'} {number(self.max_ms)} ms"
+        details = {"value": value, "max": self.max_ms, "variant": variant, "case": case}
+        return self.passes_if(passed, f"{what} (variant '{variant}', case '{case}')", details)
 
 
 class P95LatencyUnder(_MaximumGate, example="2000"):
@@ -406,17 +403,11 @@ def _result(name: str, description: str | None, answer: object) -> GateResult:
     elif isinstance(answer, Mapping):
         message, details = answer.get("message"), answer.get("details") or {}
         answer = answer.get("outcome", answer.get("passed"))
-    outcome = _outcome(answer)
-    if outcome is None or not isinstance(details, Mapping):
+    if isinstance(answer, bool):
+        answer = GateOutcome.PASS if answer else GateOutcome.FAIL
+    is_outcome = isinstance(answer, str) and answer in set(GateOutcome)
+    if not is_outcome or not isinstance(details, Mapping):
         text = f"returned {type(answer).__name__} {str(answer)[:80]!r}; {_EXPECTED}"
         return GateResult(name, GateOutcome.FAIL, text, {})
-    text = str(message) if message else description or f"the function says {outcome}"
-    return GateResult(name, outcome, text, dict(details))
-
-
-def _outcome(answer: object) -> GateOutcome | None:
-    if isinstance(answer, bool):
-        return GateOutcome.PASS if answer else GateOutcome.FAIL
-    if isinstance(answer, str) and answer in set(GateOutcome):
-        return GateOutcome(answer)
-    return None
+    text = str(message) if message else description or f"the function says {answer}"
+    return GateResult(name, GateOutcome(str(answer)), text, dict(details))

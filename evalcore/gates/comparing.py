@@ -172,15 +172,14 @@ class NoRegressions(Gate, compares=True):
             return self._without_baseline(summary, first_run)
         hard = self.allow_metric_regressions
         compared = [each for each in comparison.variants if not _unmeasured(each)]
-        counts = [_regressions(each, hard=hard) for each in compared]
-        total = sum(count for count, _ in counts)
-        unsettled = sum(chance for _, chance in counts)
+        counted_kinds = [kind for kind in DifferenceKind if not hard or kind in HARD_KINDS]
+        counts = [_sum(each.regression_kinds, counted_kinds) for each in compared]
+        total = sum(counts)
+        unsettled = sum(_sum(each.unsettled_kinds, counted_kinds) for each in compared)
         details: dict[str, Any] = {
             "regressions": total,
             "unsettled": unsettled,
-            "per_variant": {
-                each.variant: count for each, (count, _) in zip(compared, counts, strict=True)
-            },
+            "per_variant": {each.variant: n for each, n in zip(compared, counts, strict=True)},
         }
         if hard:
             details["allowed"] = {
@@ -193,20 +192,7 @@ class NoRegressions(Gate, compares=True):
             details["unmeasured"] = unmeasured
         messages: list[str] = []
         if total:
-            entries = (
-                entry
-                for each in compared
-                for entry in (*each.regressions, *(() if hard else each.worse_measures))
-            )
-            cases = sum(
-                each.hard_regressed_cases if hard else each.worse_cases for each in compared
-            )
-            what = counted(total, "regression")
-            if 0 < cases < total:  # a case may regress in several kinds
-                what += f" in {counted(cases, 'case')}"
-            texts = [_entry_text(each) for each in entries if not hard or each.kind in HARD_KINDS]
-            more = ", …" if len(texts) > _MAX_EXAMPLES else ""
-            messages.append(f"{what}: {', '.join(texts[:_MAX_EXAMPLES])}{more}")
+            messages.append(_listed(compared, total, hard=hard))
             if total > unsettled:
                 return self.fails(messages[0], **details)
             messages.append(_chance(compared))
@@ -263,13 +249,21 @@ def _why_no_baseline(summary: Summary) -> str:
     return summary.no_baseline or _NO_BASELINE
 
 
-def _regressions(candidate: VariantComparison, *, hard: bool) -> tuple[int, int]:
-    """Return how many regressions count, and how many of those are not settled."""
-    kinds = [kind for kind in candidate.regression_kinds if not hard or kind in HARD_KINDS]
-    return (
-        sum(candidate.regression_kinds[kind] for kind in kinds),
-        sum(candidate.unsettled_kinds.get(kind, 0) for kind in kinds),
-    )
+def _sum(numbers: Mapping[DifferenceKind, int], kinds: Sequence[DifferenceKind]) -> int:
+    return sum(numbers.get(kind, 0) for kind in kinds)
+
+
+def _listed(compared: Sequence[VariantComparison], total: int, *, hard: bool) -> str:
+    """Return how many regressions there are, and the first of them."""
+    what, cases, texts = counted(total, "regression"), 0, []
+    for each in compared:
+        cases += each.hard_regressed_cases if hard else each.worse_cases
+        entries = (*each.regressions, *(() if hard else each.worse_measures))
+        texts += [_entry_text(entry) for entry in entries if not hard or entry.kind in HARD_KINDS]
+    if 0 < cases < total:  # a case may regress in several kinds
+        what += f" in {counted(cases, 'case')}"
+    more = ", …" if len(texts) > _MAX_EXAMPLES else ""
+    return f"{what}: {', '.join(texts[:_MAX_EXAMPLES])}{more}"
 
 
 def _entry_text(entry: Difference) -> str:

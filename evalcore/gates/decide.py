@@ -14,19 +14,12 @@ from evalcore.model.suite import Policy
 from evalcore.model.summary import Summary
 from evalcore.wording import counted
 
+# The worst first.
 _EXIT_CODES = {
-    Decision.PASS: ExitCode.PASS,
     Decision.FAIL: ExitCode.GATE_FAILED,
-    Decision.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
     Decision.ERROR: ExitCode.ERRORS,
+    Decision.INCONCLUSIVE: ExitCode.INCONCLUSIVE,
 }
-_WORST_FIRST = (
-    ExitCode.USAGE,
-    ExitCode.GATE_FAILED,
-    ExitCode.ERRORS,
-    ExitCode.INCONCLUSIVE,
-    ExitCode.PASS,
-)
 
 
 def decide_gates(
@@ -136,5 +129,5 @@ def decide_run(
 
 def exit_code(decisions: Sequence[Decision]) -> ExitCode:
     """Return the worst exit code of several runs, in the order 1, 4, 3, 0."""
-    codes = {_EXIT_CODES[decision] for decision in decisions}
-    return next((code for code in _WORST_FIRST if code in codes), ExitCode.PASS)
+    codes = (code for decision, code in _EXIT_CODES.items() if decision in decisions)
+    return next(codes, ExitCode.PASS)

@@ -297,13 +297,6 @@ class Reliable(Gate, example="3", outcomes=True, query=True):
         moments = moments_of_units(planned, mean, units, clustered=in_units)
         if passed or moments is None:
             return result
-        sample = Sample(
-            planned,
-            mean,
-            units.units,
-            moments.standard_error,
-            df=moments.df,
-            clustered=clustered,
-            shape=moments.shape,
-        )
+        n, mean, error, df, _, shape = moments
+        sample = Sample(n, mean, units.units, error, df=df, clustered=clustered, shape=shape)
         return replace(result, remedy=remedy_of_threshold(sample, self.threshold))

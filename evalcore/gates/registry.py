@@ -61,17 +61,18 @@ def parse_gate_option(text: str) -> GateSpec:
     name = name.strip()
     kind = _kind(name)
     parameters = parameters_of(kind)
-    first = _first_key(kind)
+    required = [key for key, each in parameters.items() if each.is_required()]
+    first = next(iter([*required, *parameters]), "")
     raw: dict[str, Any] = {"gate": name}
     if separator == "=":
         if not first:
             raise ParameterError(f"gate '{name}' takes no value")
         raw[first] = value_of_text(rest, parameters[first])
     elif separator == ":":
-        for key, value in _pairs(name, rest, kind):
+        for key, value in _pairs(name, rest, first, kind):
             raw[key] = value_of_text(value, parameters.get(snake_case(key)))
     written = set(map(snake_case, raw)) - {"gate"}
-    missing = [key for key in _required_keys(kind) if key not in written]
+    missing = [key for key in required if key not in written]
     # A misspelt key is the mistake, not what it leaves missing.
     if missing and written <= parameters.keys():
         keys = ", ".join(f"'{key}'" for key in missing)
@@ -95,10 +96,8 @@ def option_forms() -> str:
 
 def _option_form(name: str, kind: type[Gate]) -> str:
     """Return the shortest form on the command line: `NAME=VALUE` for one required parameter."""
-    if not kind.example:
-        return name
-    separator = ":" if len(_required_keys(kind)) > 1 else "="
-    return f"{name}{separator}{kind.example}"
+    separator = ":" if "=" in kind.example else "="
+    return f"{name}{separator}{kind.example}" if kind.example else name
 
 
 def gate_schema() -> dict[str, Any]:
@@ -133,18 +132,7 @@ def _kind(name: str) -> type[Gate]:
     return kind
 
 
-def _first_key(kind: type[Gate]) -> str:
-    """Return the key of the parameter that `NAME=VALUE` sets: the first required one, else the
-    first; none of a gate without parameters.
-    """
-    return next(iter([*_required_keys(kind), *parameters_of(kind)]), "")
-
-
-def _required_keys(kind: type[Gate]) -> list[str]:
-    return [key for key, each in parameters_of(kind).items() if each.is_required()]
-
-
-def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
+def _pairs(name: str, text: str, first: str, kind: type[Gate]) -> list[tuple[str, str]]:
     """Return the pairs of `key=value,key=value`; a part without `=` goes on with a value."""
     pairs: list[tuple[str, str]] = []
     for part in text.split(","):
@@ -154,8 +142,8 @@ def _pairs(name: str, text: str, kind: type[Gate]) -> list[tuple[str, str]]:
         elif pairs:
             pairs[-1] = (pairs[-1][0], f"{pairs[-1][1]},{part}")
         else:
-            forms = f"{name}:{_first_key(kind) or 'key'}=value, or {name}=value"
-            if len(_required_keys(kind)) > 1:
+            forms = f"{name}:{first or 'key'}=value, or {name}=value"
+            if "=" in kind.example:
                 forms = _option_form(name, kind)
             raise ParameterError(f"gate '{name}': write {forms}")
     return pairs

@@ -63,7 +63,7 @@ def judges_sha256(definition: SuiteDefinition, *, judged: bool) -> str | None:
     """
     if not judged:
         return None
-    digest = hashlib.sha256(orjson.dumps([definition.judge, definition.require_calibrated]))
+    digest = hashlib.sha256(orjson.dumps([definition.judge, False]))
     for name in sorted(_judge_names(definition)):
         judge = definition.targets.get(name)
         digest.update(name.encode())

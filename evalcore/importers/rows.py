@@ -159,7 +159,7 @@ def _cases(
         if row.get("is_root") is False or any(parsed_cell(row.get(key)) for key in _PARENTS):
             notes.add("spans and runs below a row's own are not taken over", position)
         elif "scenario" in row and preset.input not in row:
-            notes.add("conversations are not taken over: write `conversation: true`", position)
+            notes.add("conversations are not taken over: write a test with `turns`", position)
         elif preset.input not in row:
             problems.add((number - 1, preset.input), "is required")
         else:

@@ -62,9 +62,6 @@ class Judges(Protocol):
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:
         """Return a vector for each text; raise as `ask` does."""
 
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        """Whether the judge may decide: calibrated with this prompt, or that is not required."""
-
 
 class Embedded(NamedTuple):
     """Vectors in the order of the texts."""
@@ -85,10 +82,6 @@ class NoJudges:
     async def embed(self, spec: JudgeSpec, texts: Sequence[str]) -> Embedded:  # noqa: ARG002 - the protocol's parameters
         """Raise `TargetError`."""
         raise TargetError("judge", NO_JUDGE)
-
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:  # noqa: ARG002 - the protocol's parameters
-        """Return True: no judge is asked."""
-        return True
 
 
 NO_JUDGES = NoJudges()

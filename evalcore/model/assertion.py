@@ -48,7 +48,7 @@ class Verdict(NamedTuple):
     people. Both may be None: the result then takes the output and the assertion's value. `details`
     (JSON values) are what a judge or a program said beside the score: `assertions`, `reasoning`,
     `prompt_sha256`, `token_usage`, …; `failed_required` in it names what was required and is not
-    met, so the item fails for any score; `advisory` says that the result decides nothing.
+    met, so the item fails for any score.
     `latency_ms` and `cost_usd` are what the check itself took. `measured` is false of a check that
     fails because there was nothing to check: `negate` makes no pass of it.
     """
@@ -80,11 +80,6 @@ class AssertionResult(NamedTuple):
     latency_ms: float | None = None
     cost_usd: float | None = None
     details: Mapping[str, Any] | None = None
-
-    @property
-    def is_advisory(self) -> bool:
-        """Whether the result is reported and decides nothing."""
-        return self.details is not None and bool(self.details.get("advisory"))
 
     @property
     def fails_item(self) -> bool:

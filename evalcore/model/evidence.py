@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -226,9 +227,14 @@ def with_values(evidence: Evidence, values: Mapping[str, Any]) -> Evidence:
     if evidence.output is not None:
         texts[PRIMARY] = evidence.output
     typed = {name: value for name, value in values.items() if not isinstance(value, str)}
-    if _alike(output_values(bare), texts | typed):
+    # Numbers and booleans of the same type as well.
+    if _canonical(output_values(bare)) == _canonical(texts | typed):
         return bare
     return bare._replace(details={**details, VALUES: typed})
+
+
+def _canonical(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)
 
 
 def metric_values(metrics: Metrics) -> dict[str, Any]:
@@ -300,15 +306,6 @@ def _primary(evidence: Evidence, outputs: Mapping[str, Any], state: Any) -> Any:
     return text if text is None or state is None else _raw(text, {PRIMARY: state}, PRIMARY)
 
 
-def _alike(left: Any, right: Any) -> bool:
-    """Whether two JSON values are the same, numbers and booleans of the same type as well."""
-    if isinstance(left, Mapping) and isinstance(right, Mapping):
-        return left.keys() == right.keys() and all(_alike(left[key], right[key]) for key in left)
-    if isinstance(left, list) and isinstance(right, list):
-        return len(left) == len(right) and all(map(_alike, left, right))
-    return type(left) is type(right) and bool(left == right)
-
-
 def _step(node: Any, parts: Sequence[str], position: int) -> tuple[Any, int] | None:
     """Return the member that the next part names, and how many parts its name takes."""
     if isinstance(node, str):
@@ -357,44 +354,23 @@ COUNTS: Final = ("input_tokens", "output_tokens", *TOKEN_PARTS)
 _MEASURES: Final = ("latency_ms", "ttft_ms", "cost_usd", *COUNTS)
 
 
-def is_count(value: Any) -> bool:
-    """Whether a value is a whole number from 0 to `LARGEST`."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-
-
-def is_amount(value: Any) -> bool:
-    """Whether a value is a number of 0 or more, and neither infinite nor beyond `LARGEST`."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= LARGEST
-
-
-def not_a_count(name: str, value: Any) -> str:
-    """Say what is wrong with a value that is no count."""
-    return f"{name} is {_excerpt(value)}, not a whole number from 0 to {LARGEST}"
-
-
-def not_an_amount(name: str, value: Any) -> str:
-    """Say what is wrong with a value that is no amount."""
-    return f"{name} is {_excerpt(value)}, not a number from 0 to {LARGEST}"
+def measure_mistake(name: str, value: Any, *, whole: bool = False) -> str | None:
+    """Return what is wrong with an amount, or with a count (`whole`), that cannot be stored."""
+    is_number = isinstance(value, int if whole else int | float) and not isinstance(value, bool)
+    if is_number and 0 <= value <= LARGEST:
+        return None
+    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "an integer"
+    shown = text if len(text) <= 60 else f"{text[:60]}…"
+    return f"{name} is {shown}, not a {'whole ' if whole else ''}number from 0 to {LARGEST}"
 
 
 def measure_problem(metrics: Metrics) -> str | None:
     """Return what is wrong with the first measure that cannot be stored; None if all can."""
     if metrics is UNMEASURED:
         return None
-    for name in _MEASURES:
-        value = getattr(metrics, name)
-        if value is None:
-            continue
-        if name in COUNTS and not is_count(value):
-            return not_a_count(name, value)
-        if not is_amount(value):
-            return not_an_amount(name, value)
-    return None
-
-
-def _excerpt(value: Any) -> str:
-    text = repr(value) if not isinstance(value, int) or abs(value) < 10**40 else "an integer"
-    return text if len(text) <= 60 else f"{text[:60]}…"
+    values = ((name, getattr(metrics, name)) for name in _MEASURES)
+    mistakes = (measure_mistake(n, v, whole=n in COUNTS) for n, v in values if v is not None)
+    return next(filter(None, mistakes), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import fsum
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Literal, NamedTuple, Protocol
 
 import orjson
 
@@ -238,31 +238,18 @@ def call_notes(request: Request, reply: Reply) -> dict[str, Any]:
     notes: dict[str, Any] = {}
     if reply.finish_reason is not None:
         notes["finish_reason"] = reply.finish_reason
-    if (why := _truncated(request, reply)) is not None:
-        notes["truncated"] = why
+    if (cut := cut_of(reply.finish_reason)) is not None:
+        bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
+        if not reply.tool_calls and not split_reasoning(reply.text)[1].strip():
+            why = f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
+            notes["truncated"] = why
+        # Without a bound of its author evalcore sends one to this API alone.
+        elif cut is Cut.LENGTH and not bounded and request.endpoint.protocol == "anthropic":
+            why = f"evalcore's default limit cut the answer ({reply.finish_reason}); "
+            notes["truncated"] = f"{why}give the target 'max_tokens'"
     if reply.cost_usd is None and request.model and reply.usage.total_tokens is not None:
         notes["unpriced"] = request.model
     return notes
-
-
-def _truncated(request: Request, reply: Reply) -> str | None:
-    cut = cut_of(reply.finish_reason)
-    if cut is None:
-        return None
-    if not reply.tool_calls and not split_reasoning(reply.text)[1].strip():
-        return f"the answer ended ({reply.finish_reason}) with nothing but reasoning"
-    bounded = any(request.parameters.get(name) is not None for name in BOUNDS)
-    if cut is Cut.LENGTH and not bounded and _has_default_bound(request):
-        return (
-            f"evalcore's default limit cut the answer ({reply.finish_reason}); "
-            "give the target 'max_tokens'"
-        )
-    return None
-
-
-def _has_default_bound(request: Request) -> bool:
-    """Whether evalcore bounds an answer that the author does not."""
-    return request.endpoint.protocol == "anthropic"
 
 
 def split_reasoning(text: str) -> tuple[str, str]:
@@ -364,3 +351,59 @@ def message_array(value: Any, role: str) -> list[Any]:
         return [{"role": role, "content": value}]
     content = dict(value) if isinstance(value, Mapping) else json_text(value)
     return [{"role": role, "content": content}]
+
+
+Aggregation = Literal["mean", "min", "max"]
+TRANSCRIPT: Final = "conversation"
+"""The block of assertions on the whole conversation."""
+_TURN: Final = "turn-"
+
+
+class Turns(NamedTuple):
+    """The turns of a case: its last `total` messages, each asked by itself.
+
+    `window` bounds what the target and the checks of a turn see of the messages before, in pairs
+    (beside the system's). With `stops` the turns after one below the threshold are not asked, and
+    count as not passed.
+    `expected` has the expected output of each turn, None where there is none.
+    """
+
+    total: int
+    aggregation: Aggregation = "mean"
+    window: int | None = None
+    stops: bool = False
+    expected: Sequence[Any] = ()
+
+
+def turn_block(number: int) -> str:
+    """Return the name of a turn in results, counted from 1."""
+    return f"{_TURN}{number}"
+
+
+def turn_number(block: str | None) -> int | None:
+    """Return the number of the turn that a block is; None for any other block."""
+    if block is None or not block.startswith(_TURN):
+        return None
+    return int(block.removeprefix(_TURN))
+
+
+def windowed(
+    messages: Sequence[Mapping[str, Any]], window: int | None
+) -> tuple[Mapping[str, Any], ...]:
+    """Return the system's messages and the last `window` pairs of the others; None means all."""
+    if window is None:
+        return tuple(messages)
+    system = [message for message in messages if message["role"] == "system"]
+    rest = [message for message in messages if message["role"] != "system"]
+    return (*system, *rest[-2 * window :])
+
+
+def asked_until(
+    messages: Sequence[Mapping[str, Any]], answers: Sequence[str], turns: Turns, number: int
+) -> list[Mapping[str, Any]]:
+    """Return the conversation up to the question of a turn; `messages` are those of the case."""
+    first = len(messages) - turns.total
+    until = list(messages[:first])
+    for question, answer in zip(messages[first : first + number - 1], answers, strict=False):
+        until += [question, {"role": "assistant", "content": answer}]
+    return [*until, messages[first + number - 1]]

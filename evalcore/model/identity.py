@@ -10,6 +10,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import turn_number
 from evalcore.model.suite import Case, ScorerSpec, SuiteDefinition
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -45,10 +46,11 @@ def _named_here(value: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(tool, str) and tool and "/" not in tool:
         module = tool.partition(":")[0] if ":" in tool else tool.rpartition(".")[0] or tool
         yield f"{PYTHON}{module}"
-    command = value.get("command")
+    command, more = value.get("command"), value.get("args")
     if isinstance(command, str | list | tuple) and command:
         words = [command] if isinstance(command, str) else list(command)
-        named = {"words": [str(word) for word in [*words, *_words(value.get("args"))]]}
+        words += more if isinstance(more, list | tuple) else ()
+        named: dict[str, Any] = {"words": list(map(str, words))}
         if isinstance(value.get("cwd"), str):
             named["cwd"] = value["cwd"]
         yield COMMAND + orjson.dumps(named, option=orjson.OPT_SORT_KEYS).decode()
@@ -56,10 +58,6 @@ def _named_here(value: Mapping[str, Any]) -> Iterator[str]:
         yield f"{FILE}{value['source']}"
     if isinstance(value.get("fixtures"), str) and "source_target" in value:
         yield f"{FILE}{value['fixtures']}"
-
-
-def _words(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else []
 
 
 def attached_names(messages: Any) -> Iterator[str]:
@@ -160,6 +158,12 @@ def case_identity(case: Case, *, with_metadata: bool = True) -> bytes:
     metadata = case.metadata or None if with_metadata else None
     visible = [case.input, _stored_form(case.fixture), metadata, case.expected_output]
     blocks = _stored_form(case.block_fixtures)
+    if case.turns is not None:
+        visible.append([case.turns.total, case.turns.window])
+        # The checks of a turn decide whether the next one is asked.
+        if case.turns.stops:
+            checks = [tuple(each) for each in case.assertions if turn_number(each.block)]
+            visible.append([case.threshold, case.criteria, case.turns.expected, checks])
     if case.workspace is not None or case.conversation:
         return _canonical([*visible, blocks, case.workspace, case.conversation])
     return _canonical(visible if blocks is None else [*visible, blocks])
@@ -219,7 +223,8 @@ def grading_identity(case: Case, assertions: bytes) -> bytes:
 
     That is of fixed length, so that no other pair has the same bytes.
     """
-    return assertions + _canonical([case.threshold, case.criteria])
+    turns = () if case.turns is None else (tuple(case.turns),)
+    return assertions + _canonical([case.threshold, case.criteria, *turns])
 
 
 def scorers_identity(scorers: Sequence[ScorerSpec], code: Mapping[str, str] = NOTHING) -> bytes:
@@ -270,7 +275,7 @@ def judges_identity(
 ) -> bytes:
     """Return the digest of the definitions of these judges, asked for what the target answered."""
     judges = [suite.targets.get(judge_name(name, target, suite) or "") for name in names]
-    digest = hashlib.sha256(b"%d" % suite.require_calibrated)
+    digest = hashlib.sha256(b"0")
     for judge in judges:
         digest.update(target_identity(judge, DEFAULT_VARIANT, suite.code))
     return digest.digest()

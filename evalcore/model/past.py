@@ -36,19 +36,14 @@ class PastRuns:
     @property
     def absent(self) -> str:
         """Why there are no more of them, for messages: `; left out: 3 with other cases`."""
-        if self.reason is not None:
-            return f"; {self.reason}"
-        if not self.left_out:
-            return ""
-        return f"; left out: {', '.join(f'{n} {why}' for why, n in self.left_out.items())}"
+        left_out = ", ".join(f"{n} {why}" for why, n in self.left_out.items())
+        why = self.reason or (f"left out: {left_out}" if left_out else "")
+        return f"; {why}" if why else ""
 
     def settings(self) -> dict[str, Any]:
         """Return the value of `settings.history` in a manifest."""
-        return {
-            "runs": list(self.run_ids),
-            "left_out": dict(self.left_out),
-            "reason": self.reason,
-        }
+        left_out, reason = dict(self.left_out), self.reason
+        return {"runs": list(self.run_ids), "left_out": left_out, "reason": reason}
 
 
 def past_runs_of(settings: Mapping[str, Any] | None) -> PastRuns:

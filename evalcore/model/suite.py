@@ -14,6 +14,7 @@ from evalcore.jsonvalues import own_copy
 from evalcore.model.annotation import AnnotationPolicy
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, Artifact, Evidence, error_texts, output_values
+from evalcore.model.exchange import Turns
 from evalcore.model.run import GateSpec, NotifyPolicy
 from evalcore.model.target import DEFAULT_VARIANT, Target, Variant
 
@@ -77,26 +78,24 @@ NO_QUARANTINE: Final = Quarantine()
 
 def quarantine_on(entries: Sequence[QuarantineEntry], suite: str, today: date) -> Quarantine:
     """Return the quarantine of a suite on a day."""
-    own = [entry for entry in entries if entry.applies_to(suite)]
-    return Quarantine(
-        tuple(entry for entry in own if not entry.has_expired(today)),
-        tuple(entry for entry in own if entry.has_expired(today)),
-    )
+    own = [(entry, entry.has_expired(today)) for entry in entries if entry.applies_to(suite)]
+    return _quarantine(own)
 
 
 def quarantine_of(settings: Mapping[str, Any]) -> Quarantine:
     """Return the quarantine in the settings of a manifest; runs of earlier versions have none."""
-    rows = [(dict(row), row["expired"]) for row in settings.get("quarantine") or ()]
-    entries = [
-        (QuarantineEntry(**{name: row[name] for name in _FIELDS}), expired) for row, expired in rows
-    ]
+    rows = settings.get("quarantine") or ()
+    names = ("case", "until", "owner", "reason", "suite")
+    return _quarantine(
+        [(QuarantineEntry(*(row[name] for name in names)), row["expired"]) for row in rows]
+    )
+
+
+def _quarantine(entries: Sequence[tuple[QuarantineEntry, bool]]) -> Quarantine:
     return Quarantine(
         tuple(entry for entry, expired in entries if not expired),
         tuple(entry for entry, expired in entries if expired),
     )
-
-
-_FIELDS: Final = ("case", "until", "owner", "reason", "suite")
 
 
 FILE_RULES: Final = 4
@@ -171,6 +170,7 @@ class Case(NamedTuple):
     they are.
     `conversation` says that the target answers each user message in turn.
     `workspace` is what its target works in (`model.workspace.spec_of` reads it).
+    `turns` says that the turns of the conversation are graded, each by itself.
     `targets` names those that answer it: only their variants are executed; empty means all.
     """
 
@@ -189,6 +189,7 @@ class Case(NamedTuple):
     block_fixtures: Evidence | None = None
     workspace: Mapping[str, Any] | None = None
     conversation: bool = False
+    turns: Turns | None = None
     targets: tuple[str, ...] = ()
 
 
@@ -306,9 +307,8 @@ class SuiteDefinition:
     `baseline` is a variant. `baseline_run` is what the caller named instead: an earlier run, by its
     id or as a named baseline. `dropped_baseline` is the variant that filters left out; `filtered`
     says that they left out cases, `part` names the options that left out cases or variants.
-    `judge` is the target that judges where neither the assertion nor the target names one; with
-    `require_calibrated` a judge that is not only reports. `code` has the
-    digests of the code that the suite names (`model.code_names`), as it was planned;
+    `judge` is the target that judges where neither the assertion nor the target names one.
+    `code` has the digests of the code that the suite names (`model.code_names`), as it was planned;
     `executed_code` those under which the evidence was made, where that is an earlier run's.
     `absent_fields` are the fields that `field-accuracy` compares and no case's expected output has;
     None where the cases were not looked through. `datasets` are the versions that cases came from.
@@ -332,7 +332,6 @@ class SuiteDefinition:
     tags: tuple[str, ...] = ()
     scorers: tuple[ScorerSpec, ...] = ()
     judge: str | None = None
-    require_calibrated: bool = False
     evidence: EvidencePolicy = EvidencePolicy.ANSWERS
     code: Mapping[str, str] = field(default_factory=dict)
     executed_code: Mapping[str, str] | None = None
@@ -435,25 +434,17 @@ class WorkspaceSpec:
 
 def spec_of(raw: Mapping[str, Any]) -> WorkspaceSpec:
     """Return what a case's `workspace` (JSON values, as the loader made them) says."""
+    hooks = {}
+    for name, entry in raw.get("hooks", {}).items():
+        command = entry["command"]
+        words = tuple(command) if isinstance(command, list | tuple) else command
+        hooks[HookName(name)] = Hook(words, entry["timeout_s"], entry.get("cwd"))
     return WorkspaceSpec(
         shared=raw.get("isolation", "shared") == "shared",
         template=raw.get("template"),
         path=raw.get("path"),
         repos=tuple(Repository(**entry) for entry in raw.get("repos", ())),
-        hooks=_hooks(raw.get("hooks", {})),
-    )
-
-
-def _hooks(raw: Mapping[str, Any]) -> dict[HookName, Hook]:
-    return {HookName(name): _hook(entry) for name, entry in raw.items()}
-
-
-def _hook(raw: Mapping[str, Any]) -> Hook:
-    command = raw["command"]
-    return Hook(
-        tuple(command) if isinstance(command, list | tuple) else command,
-        raw["timeout_s"],
-        raw.get("cwd"),
+        hooks=hooks,
     )
 
 

@@ -233,8 +233,15 @@ class VariantComparison:
             ("baseline", baseline, self.baseline_cases),
             ("variant", self.variant, self.candidate_cases),
         ):
-            if not cases.get(CaseState.MEASURED):
-                return f"nothing is measured in {role} '{name}': {_why_unmeasured(cases)}"
+            if cases.get(CaseState.MEASURED):
+                continue
+            total = sum(cases.values())
+            states = [
+                f"{cases[state]} {text}" for state, text in _UNMEASURED.items() if cases.get(state)
+            ]
+            noun = "case" if total == 1 else "cases"
+            why = f"of {total} {noun} {', '.join(states)}" if states else "it has no result"
+            return f"nothing is measured in {role} '{name}': {why}"
         return None
 
     @property
@@ -269,13 +276,6 @@ _UNMEASURED = {
     CaseState.BLOCKED: "blocked",
     CaseState.SKIPPED: "skipped",
 }
-
-
-def _why_unmeasured(cases: Mapping[CaseState, int]) -> str:
-    total = sum(cases.values())
-    parts = [f"{cases[state]} {text}" for state, text in _UNMEASURED.items() if cases.get(state)]
-    noun = "case" if total == 1 else "cases"
-    return f"of {total} {noun} {', '.join(parts)}" if parts else "it has no result"
 
 
 @dataclass(frozen=True, slots=True)

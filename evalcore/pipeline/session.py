@@ -38,7 +38,6 @@ from evalcore.pipeline.lease import LeaseWatch, read_lease
 from evalcore.pipeline.states import observer_of, warn_on_standard_error
 from evalcore.settings import DEFAULT_SETTINGS, Settings, read_settings
 from evalcore.storage.address import open_store
-from evalcore.storage.baselines import calibrated_judges
 from evalcore.storage.runs import StoredRun, find_run
 from evalcore.targets.registry import kind_facts
 from evalcore.trust.imports import ImportPolicy
@@ -317,7 +316,6 @@ class RunSession:
             ended=(lambda: limits is not None and limits.ended) if timed else None,
             decided=self._decided,
             run_stores=run_store,
-            calibrated=calibrated_judges(run.store) if definition.require_calibrated else None,
             workspaces=lambda: self._open_workspaces,
             workers=Workers(self._worker_pool, Isolation(isolation)),
             labels_of=lambda content: labels().labels_of(content),

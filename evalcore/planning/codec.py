@@ -15,6 +15,7 @@ import orjson
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import Turns
 from evalcore.model.identity import CODE_CHECKS, attached_names, code_names
 from evalcore.model.suite import Case
 
@@ -81,6 +82,8 @@ class CaseEncoder:
             raw["given"] = encode_evidence(case.block_fixtures)
         if case.workspace is not None:
             raw["workspace"] = self._workspace_index(case.workspace)
+        if case.turns is not None:
+            raw["turns"] = tuple(case.turns)
         for name in _LEFT_OUT_AS_NONE:
             if (value := getattr(case, name)) is not None:
                 raw[name] = value
@@ -124,7 +127,7 @@ def decode_case(
 ) -> Case:
     """Return the case of a line; `table` has the assertions of its block, by index."""
     get = raw.get
-    fixture, block_fixtures, workspace = map(get, ("fixture", "given", "workspace"))
+    fixture, block_fixtures, workspace, turns = map(get, ("fixture", "given", "workspace", "turns"))
     # In the order of the fields, which a tuple takes in half the time of names.
     return Case._make(
         (
@@ -143,6 +146,7 @@ def decode_case(
             None if block_fixtures is None else decode_evidence(block_fixtures),
             None if workspace is None else workspaces[workspace],
             get("conversation", False),
+            None if turns is None else Turns._make((*turns[:-1], tuple(turns[-1]))),
             tuple(get("targets", ())),
         ),
     )

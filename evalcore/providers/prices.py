@@ -11,10 +11,7 @@ from typing import Any, Final, TypeAlias
 from evalcore.model.evidence import (
     NOTHING,
     TOKEN_PRICES,
-    is_amount,
-    is_count,
-    not_a_count,
-    not_an_amount,
+    measure_mistake,
 )
 from evalcore.model.exchange import BATCH, NO_USAGE, ProviderError, Usage
 
@@ -107,7 +104,7 @@ def _first(usage: Mapping[str, Any], paths: Iterable[str]) -> int | None:
         value: Any = usage
         for name in path.split("."):
             value = value.get(name) if isinstance(value, Mapping) else None
-        if is_count(value):
+        if measure_mistake("", value, whole=True) is None:
             return int(value)
     return None
 
@@ -117,11 +114,12 @@ def counted(usage: Mapping[str, Any], name: str) -> int | None:
     value = usage.get(name)
     if isinstance(value, float) and not isfinite(value):
         return None
-    if isinstance(value, float) and value.is_integer() and is_amount(value):
+    if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if value is None or is_count(value):
+    mistake = measure_mistake(f"the answer's usage.{name}", value, whole=True)
+    if value is None or mistake is None:
         return value
-    raise ProviderError(METRICS, not_a_count(f"the answer's usage.{name}", value), _ANSWERED)
+    raise ProviderError(METRICS, mistake, _ANSWERED)
 
 
 def charged(usage: Mapping[str, Any], name: str) -> float | None:
@@ -131,9 +129,9 @@ def charged(usage: Mapping[str, Any], name: str) -> float | None:
         return charged(value, "total_cost")
     if value is None or (isinstance(value, float) and not isfinite(value)):
         return None
-    if is_amount(value):
+    if (mistake := measure_mistake(f"the answer's usage.{name}", value)) is None:
         return float(value)
-    raise ProviderError(METRICS, not_an_amount(f"the answer's usage.{name}", value), _ANSWERED)
+    raise ProviderError(METRICS, mistake, _ANSWERED)
 
 
 _MILLION = 1_000_000

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from evalcore.errors import SettingsError
+from evalcore.jsonvalues import texts_in
 from evalcore.model.exchange import Endpoint, Reply, Request, StreamEvent
 from evalcore.redaction.names import AUTHORISING_FIELD, SECRET_FIELD, SECRET_HEADER
 from evalcore.redaction.redactor import PROCESS, REDACTED, Redactor
@@ -53,9 +54,9 @@ class Redaction:
         """
         clean = list(events)
         data = self._redactor.json_value([event.data for event in clean], self.text)
-        streams: dict[tuple[str, ...], list[str]] = {}
+        streams: dict[tuple[str | int, ...], list[str]] = {}
         for member in data:
-            for path, text in _texts(member, ()):
+            for path, text in texts_in(member):
                 streams.setdefault(path, []).append(text)
         if any(self.text(whole) != whole for whole in map("".join, streams.values())):
             data = [REDACTED] * len(clean)
@@ -89,18 +90,6 @@ def named_identity(request: Request) -> dict[str, Any]:
     if identity["protocol"] == "http":
         _hide_keys(identity["parameters"], AUTHORISING_FIELD)
     return identity
-
-
-def _texts(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the texts in a JSON value, each with its place in it."""
-    if isinstance(value, str):
-        yield path, value
-    elif isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _texts(inner, (*path, name))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            yield from _texts(inner, (*path, str(number)))
 
 
 def _plain(value: Any) -> Any:

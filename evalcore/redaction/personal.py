@@ -178,20 +178,12 @@ def _pieces(text: str) -> Iterator[str]:
     """
     start = 0
     while len(text) - start > _PIECE:
-        ends = (
-            match.end()
-            for finder in _BREAKS
-            for match in finder.finditer(text, start + _PIECE // 2, start + _PIECE)
-        )
-        end = next(ends, 0)
-        if not end:
-            match = _GAP.search(text, start + _PIECE // 2)
-            end = len(text) if match is None else match.end()
-            is_encoded = end - start > _PIECE and text[start:end].isascii()
-            yield f"{REDACTED} " if is_encoded else text[start:end]
-        else:
-            yield text[start:end]
-        start = end
+        half = start + _PIECE // 2
+        found = (finder.search(text, half, start + _PIECE) for finder in _BREAKS)
+        match = next(filter(None, found), None) or _GAP.search(text, half)
+        piece = text[start : len(text) if match is None else match.end()]
+        yield f"{REDACTED} " if len(piece) > _PIECE and piece.isascii() else piece
+        start += len(piece)
     yield text[start:]
 
 

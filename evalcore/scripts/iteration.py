@@ -40,14 +40,10 @@ def kind_of(error: BaseException) -> str:
 def names_of(error: BaseException) -> frozenset[str]:
     """Return every class name that the failure answers to: its own and those it derives from."""
     names = {base.__name__ for base in type(_raised(error)).__mro__}
-    if isinstance(error, ExpressionError | ToolError):
-        names |= {error.kind, *_bases(error.kind)}
     if isinstance(error, ToolError):
         names.add("ToolException")
-    if isinstance(error, ProviderError):
-        names.add(str(error.kind))
-        name = _BY_KIND.get(str(error.kind))
-        if name is not None:
+    if isinstance(error, ExpressionError | ToolError | ProviderError):
+        for name in filter(None, (str(error.kind), _BY_KIND.get(str(error.kind)))):
             names |= {name, *_bases(name)}
     return frozenset(names - _NO_NAMES)
 

@@ -36,15 +36,9 @@ def agreement(confusion: Confusion) -> float | None:
 
 def cohen_kappa(confusion: Confusion) -> float | None:
     """Return Cohen's κ: (p_o − p_e) / (1 − p_e); None where chance alone agrees on all."""
-    n = confusion.n
-    if not n:
-        return None
-    human = (confusion.true_pass + confusion.false_fail) / n
-    judge = (confusion.true_pass + confusion.false_pass) / n
-    by_chance = human * judge + (1 - human) * (1 - judge)
-    if by_chance >= 1:
-        return None
-    return (confusion.agreed / n - by_chance) / (1 - by_chance)
+    kinds = ((True, True), (False, True), (True, False), (False, False))
+    each_count = zip(kinds, confusion, strict=True)
+    return cohen_kappa_of([pair for pair, count in each_count for _ in range(count)])
 
 
 def sensitivity(confusion: Confusion) -> float | None:

@@ -1,15 +1,11 @@
-"""What people have set for later runs: the baselines of suites, the judges that are calibrated.
-
-A baseline is a pointer to an earlier run, by suite and name; a calibration is one object per judge
-and prompt.
-"""
+"""The baselines of suites: pointers to earlier runs, by suite and name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import orjson
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -86,28 +82,3 @@ def _parse(data: bytes, key: str) -> BaselinePointer:
 
 
 _pointers = cache(lambda: TypeAdapter(BaselinePointer))
-
-
-_CALIBRATIONS_PREFIX = "calibrations/"
-
-
-def write_calibration(store: ObjectStore, key: str, calibration: Mapping[str, Any]) -> None:
-    """Write what a calibration found; the last one of a judge and prompt stands."""
-    store.put(
-        f"{_CALIBRATIONS_PREFIX}{key}.json", orjson.dumps(dict(calibration), option=_INDENTED)
-    )
-
-
-def read_calibration(store: ObjectStore, key: str) -> dict[str, Any] | None:
-    """Return what the last calibration found; None if there was none."""
-    try:
-        data = store.get(f"{_CALIBRATIONS_PREFIX}{key}.json").data
-    except ObjectNotFoundError:
-        return None
-    calibration: dict[str, Any] = orjson.loads(data)
-    return calibration
-
-
-def calibrated_judges(store: ObjectStore) -> Callable[[str], bool]:
-    """Return what says whether the judge with a key is calibrated; each is read once."""
-    return cache(lambda key: (read_calibration(store, key) or {}).get("calibrated") is True)

@@ -14,7 +14,6 @@ from evalcore.checks.human import Human, is_human
 from evalcore.checks.judged import JudgedCheck, Similar
 from evalcore.checks.registry import load_check
 from evalcore.errors import UsageError
-from evalcore.execution.judges import calibration_key
 from evalcore.formats.labels import Label
 from evalcore.judging.panel import Panel
 from evalcore.model.assertion import Assertion
@@ -36,7 +35,6 @@ from evalcore.statistics.agreement import (
     specificity,
 )
 from evalcore.statistics.intervals import wilson
-from evalcore.storage.baselines import write_calibration
 from evalcore.storage.runs import StoredRun
 from evalcore.storage.store import ObjectStore
 from evalcore.wording import suggest
@@ -147,7 +145,7 @@ def calibrate(
     observed: float | None = None,
     min_kappa: float = MIN_KAPPA,
 ) -> Calibration:
-    """Ask the assertion's judges about every label, in a run of its own, and note the outcome."""
+    """Ask the assertion's judges about every label, in a run of its own."""
     spool = CaseSpool()
     for label in labels:
         spool.append(_case(label, assertion))
@@ -160,7 +158,6 @@ def calibrate(
         variants=definition.variants[:1],
         baseline=None,
         baseline_run=None,
-        require_calibrated=False,
     )
     verdicts: dict[str, bool | None] = {}
     digest: str | None = None
@@ -177,16 +174,9 @@ def calibrate(
     own = changed.targets.get(changed.default_target or "")
     check = load_check(assertion.check, assertion.params)
     panel = check.panel if isinstance(check, JudgedCheck | Similar) else Panel()
-    judges = [(judge_name(spec.name, own, changed), spec) for spec in panel.judges]
-    names = tuple(name for name, _ in judges if name is not None)
-    calibration = replace(calibration, judges=names, prompt_sha256=digest, run=run)
-    for name, spec in judges:
-        target = changed.targets.get(name or "")
-        # Noted for runs that require a calibrated judge.
-        if target is not None and digest is not None:
-            key = calibration_key(target, spec, digest)
-            write_calibration(store, key, {**calibration.values(), "judge": name})
-    return calibration
+    judges = (judge_name(spec.name, own, changed) for spec in panel.judges)
+    names = tuple(name for name in judges if name is not None)
+    return replace(calibration, judges=names, prompt_sha256=digest, run=run)
 
 
 def _case(label: Label, assertion: Assertion) -> Case:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from math import fsum
 from typing import Any
 
 from evalcore.errors import TargetError
+from evalcore.judging.prompts import conversation_text
 from evalcore.model.evidence import Evidence, Metrics, sum_tokens
-from evalcore.model.exchange import SkippedError
+from evalcore.model.exchange import TRANSCRIPT, SkippedError, Turns, turn_block, windowed
 from evalcore.targets.work import Answering, Message, Runnable, Work, prompt_of
+
+PassesTurn = Callable[[Evidence, int], Awaitable[bool]]
+"""Whether a turn, by its number, passes with the evidence of the turns until then."""
 
 
 class Conversation(Answering):
@@ -18,11 +22,13 @@ class Conversation(Answering):
 
     A user message that is followed by an assistant's is answered already. The output is the last
     answer; the evidence holds every assistant message in `details.messages`, sums of measures
-    (unknown if one turn's is), and the calls and errors of all turns.
+    (unknown if one turn's is), and the calls and errors of all turns. Turns after one that
+    `passes` says does not pass are not asked.
     """
 
-    def __init__(self, target: Runnable) -> None:
+    def __init__(self, target: Runnable, passes: PassesTurn | None = None) -> None:
         self._target = target
+        self._passes = passes
 
     async def answer(self, work: Work) -> Evidence:
         """Return the evidence of all turns; raise the target's error with the number of its turn.
@@ -32,20 +38,31 @@ class Conversation(Answering):
         until_now: list[Message] = []
         answers: list[Evidence] = []
         messages: list[Message] = []
+        spans: list[list[int]] = []
+        turns = work.case.turns
         for position, message in enumerate(work.messages):
             until_now.append(message)
             if message["role"] == "assistant":
                 messages.append(message)
-            if message["role"] != "user" or _is_answered(work.messages, position):
+            if not _is_asked(work.messages, position, turns):
                 continue
-            answer = await self._turn(work, tuple(until_now), len(answers) + 1)
+            window = windowed(until_now, None if turns is None else turns.window)
+            answer = await self._turn(work, window, len(answers) + 1)
             answers.append(answer)
             own = [dict(message) for message in answer.details.get("messages") or ()]
-            messages.extend(own or [{"role": "assistant", "content": answer.output or ""}])
+            own = own or [{"role": "assistant", "content": answer.output or ""}]
+            spans.append([len(messages), len(messages) + len(own)])
+            messages.extend(own)
             until_now.append({"role": "assistant", "content": answer.output or ""})
+            if turns is None or self._passes is None or len(answers) == turns.total:
+                continue
+            until_here = _with_turns(_joined(answers, messages), answers, spans, until_now)
+            if not await self._passes(until_here, len(answers)):
+                return until_here
         if not answers:
             raise TargetError("input", "no user message of the conversation waits for an answer")
-        return _joined(answers, messages)
+        joined = _joined(answers, messages)
+        return joined if turns is None else _with_turns(joined, answers, spans, until_now)
 
     async def _turn(self, work: Work, messages: tuple[Message, ...], number: int) -> Evidence:
         case = work.case._replace(input=[dict(message) for message in messages])
@@ -58,6 +75,26 @@ class Conversation(Answering):
             error.message = f"turn {number}: {error.message}"
             error.args = (error.kind, error.message)
             raise
+
+
+def _is_asked(messages: tuple[Message, ...], position: int, turns: Turns | None) -> bool:
+    """Whether the target answers the message at this position."""
+    if turns is not None:
+        return position >= len(messages) - turns.total
+    return messages[position]["role"] == "user" and not _is_answered(messages, position)
+
+
+def _with_turns(
+    joined: Evidence, answers: list[Evidence], spans: list[list[int]], whole: list[Message]
+) -> Evidence:
+    """Return the evidence with the output and the measures of each turn, and the transcript."""
+    outputs = {turn_block(n): answer.output or "" for n, answer in enumerate(answers, 1)}
+    outputs[TRANSCRIPT] = conversation_text(whole)
+    return joined._replace(
+        outputs=outputs,
+        block_metrics={turn_block(n): answer.metrics for n, answer in enumerate(answers, 1)},
+        details={**joined.details, "turns": spans},
+    )
 
 
 def _is_answered(messages: tuple[Message, ...], position: int) -> bool:

@@ -25,7 +25,6 @@ from evalcore.targets.function_context import (
     FLOW_NAMES,
     FLOW_ORDER,
     FlowContext,
-    arguments_for,
     called,
 )
 from evalcore.targets.nodes import (
@@ -44,6 +43,7 @@ from evalcore.targets.nodes import (
 from evalcore.targets.python import FunctionTarget
 from evalcore.targets.registry import KINDS, build_within
 from evalcore.targets.work import TargetOptions, Work, input_messages, prompt_of
+from evalcore.trust.imports import arguments_for
 from evalcore.workflow.context import EngineServices, SoulAnswer
 from evalcore.workflow.events import Event, NoExecutorError, ProviderCall, Snapshot
 from evalcore.workflow.run_store import MemoryRunStore

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event
@@ -164,53 +163,6 @@ FLOW_NAMES: Final = {
 _ARGUMENTS: Final = ("case_input", "variant", "mode", "config", "case_id", "iteration")
 FLOW_ORDER: Final = ("case_input", "variant", "mode")
 FLOW_MORE: Final = (*FLOW_ORDER, "context")
-
-
-def arguments_for(
-    function: Callable[..., Any],
-    values: Mapping[str, Any],
-    in_order: Sequence[str],
-    names: Mapping[str, str],
-    more: Sequence[str] = (),
-    *,
-    keeps_defaults: bool = False,
-) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of a call of a function of a suite.
-
-    Parameters that `names` has get the value of that name, in any order; the others, and `*rest`,
-    get those `in_order`, with `keeps_defaults` unless they have one. `**more` gets the values
-    `more` by name.
-    """
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (TypeError, ValueError):  # written in C, without a signature
-        return [values[in_order[0]]], {}
-    given = {names[each.name] for each in parameters if each.name in names}
-    waiting = [name for name in in_order if name not in given]
-    takes_more = any(each.kind is each.VAR_KEYWORD for each in parameters)
-    positional: list[Any] = []
-    keywords: dict[str, Any] = {}
-    skipped = False
-    for parameter in parameters:
-        if parameter.kind is parameter.VAR_KEYWORD:
-            given.update(name for name in in_order if name not in waiting)
-            keywords |= {name: values[name] for name in more if name not in given}
-        elif parameter.kind is parameter.VAR_POSITIONAL:
-            if not takes_more:
-                positional += [values[name] for name in waiting]
-                waiting = []
-        else:
-            name = names.get(parameter.name)
-            has_default = parameter.default is not parameter.empty
-            if name is None and (not waiting or (has_default and keeps_defaults)):
-                skipped = True
-                continue
-            value = values[waiting.pop(0) if name is None else name]
-            if parameter.kind is parameter.KEYWORD_ONLY or skipped:
-                keywords[parameter.name] = value
-            else:
-                positional.append(value)
-    return positional, keywords
 
 
 def context_of(

@@ -27,7 +27,8 @@ from evalcore.targets.answers import (
     sum_metrics,
     with_primary,
 )
-from evalcore.targets.function_context import FlowContext, arguments_for, called
+from evalcore.targets.function_context import FlowContext, called
+from evalcore.trust.imports import arguments_for
 from evalcore.wording import path_text, suggest
 from evalcore.workflow.conditions import condition_mistakes, holds
 from evalcore.workflow.context import Context, EngineServices

@@ -22,7 +22,6 @@ from evalcore.targets.function_context import (
     COMPLETE,
     CountedCalls,
     FlowContext,
-    arguments_for,
     called,
     chat_model_of,
     complete_in_engine,
@@ -34,7 +33,7 @@ from evalcore.targets.function_context import (
 from evalcore.targets.options import BuildContext
 from evalcore.targets.registry import KINDS, options_model
 from evalcore.targets.work import Answering, TargetOptions, Work, json_text
-from evalcore.trust.imports import ImportPolicy, find_callable
+from evalcore.trust.imports import ImportPolicy, arguments_for, find_callable
 
 if TYPE_CHECKING:
     from evalcore.isolation.worker import Engine

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from evalcore.errors import TargetError
+from evalcore.jsonvalues import texts_in
 from evalcore.targets.work import (
     Message,
     Work,
@@ -66,7 +68,9 @@ def _faults(
 ) -> Iterator[TemplateFault]:
     written: set[str] = set()
     is_program = False
-    for path, text in _texts([(path, options.get(str(path[0]))) for path in paths]):
+    for path, text in chain.from_iterable(
+        texts_in(options.get(str(path[0])), path) for path in paths
+    ):
         is_program = is_program or (path[0] == "command" and bool(_PROGRAM.search(text)))
         for match in () if is_program else _WRITTEN.finditer(text):
             name = match[1].partition(".")[0] if "input" in names else match[1]
@@ -88,16 +92,6 @@ def _faults(
         names_of = " or ".join(f"`{path[0]}`" for path in paths if options.get(str(path[0])))
         message = f"the question is not in {names_of}: write {{prompt}}, {{input}} or {{input.x}}"
         yield TemplateFault(paths[0], message, is_warning=True)
-
-
-def _texts(values: Sequence[tuple[Loc, Any]]) -> Iterator[tuple[Loc, str]]:
-    for path, value in values:
-        if isinstance(value, str):
-            yield path, value
-        elif isinstance(value, Mapping):
-            yield from _texts([((*path, key), inner) for key, inner in value.items()])
-        elif isinstance(value, list | tuple):
-            yield from _texts([((*path, index), inner) for index, inner in enumerate(value)])
 
 
 def filled(template: str, work: Work) -> str:

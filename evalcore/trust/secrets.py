@@ -280,7 +280,7 @@ def address_values(
 ) -> dict[str, str]:
     """Return what each `${{ NAME }}` in the target's own addresses stands for; errors as above."""
     return {
-        match[0]: _value_of(match, option, folder, variables)
+        match[0]: variable_text(match, option.name, folder, variables)
         for option in _addresses(options)
         for match in REFERENCE.finditer(option.text)
     }
@@ -346,21 +346,25 @@ def _text_of(option: SecretOption, folder: Path, variables: Variables) -> str:
     literal = _LITERAL.fullmatch(text) if option.may_be_literal else None
     if literal is not None:
         text = _written(literal[1], option.name, folder)
-    return substituted(text, lambda match: _value_of(match, option, folder, variables))
+    secret = not is_address(option.path)
+    return substituted(
+        text, lambda match: variable_text(match, option.name, folder, variables, secret=secret)
+    )
 
 
-def _value_of(
-    match: re.Match[str], option: SecretOption, folder: Path, variables: Variables
+def variable_text(
+    match: re.Match[str], user: str, folder: Path, variables: Variables, *, secret: bool = False
 ) -> str:
-    name, secret = match[1], not is_address(option.path)
+    """Return what stands for a reference of `user`; raise `TargetError` that names the variable."""
+    name = match[1]
     if not variables.may_read(name, secret=secret):
-        message = f"may not read the environment variable {name}; name it in a .env file in"
+        message = f"{user} may not read the environment variable {name}; name it in a .env file in"
         raise TargetError(
             _KIND, f"{message} {folder} or above, or in `readable_names` of evalcore.toml"
         )
     value = variables.value(name, match[2], secret=secret)
     if value is None:
-        message = f"{option.name}: the environment variable {name} is not set"
+        message = f"{user}: the environment variable {name} is not set"
         raise TargetError(_KIND, f"{message} in the process that runs the suite")
     return value
 

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from evalcore.jsonvalues import texts_in
 from evalcore.shapes import CALLABLE, NonEmpty, Seconds, Text
 from evalcore.trust.secrets import literal_secrets, substituted
 from evalcore.wording import suggest
@@ -284,7 +285,7 @@ class HttpBlock(Block):
         """Yield the URL and the texts of headers and body, without references to variables."""
         key = "body" if self.body_template is None else "body_template"
         parts = {"url": self.url, "headers": self.headers, key: getattr(self, key)}
-        for loc, text in _texts(parts, ()):
+        for loc, text in texts_in(parts):
             yield loc, substituted(text, lambda _: " ")
 
     async def run(self, context: Context) -> Any:
@@ -302,15 +303,6 @@ class HttpBlock(Block):
         method = self.method or ("GET" if body is None else "POST")
         request = template.request(method, self.url, self.headers or {}, body, self.timeout)
         return parsed(await context.request(request))
-
-
-def _texts(value: Any, loc: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    if isinstance(value, str):
-        yield loc, value
-    elif isinstance(value, Mapping | list):
-        pairs = value.items() if isinstance(value, Mapping) else enumerate(value)
-        for key, member in pairs:
-            yield from _texts(member, (*loc, key))
 
 
 def _is_mapping(value: object) -> str:

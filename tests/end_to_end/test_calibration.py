@@ -1,4 +1,4 @@
-"""`evalcore judge calibrate`, and judges that may decide only once they are calibrated."""
+"""`evalcore judge calibrate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.judged import given, judge, reply, results, run, write_suite
+from tests.support.judged import given, judge, reply, write_suite
 from tests.support.model_server import model_server
 from tests.support.model_wire import Question
 from tests.support.shell import Ended, evalcore
@@ -95,27 +95,3 @@ def test_people_see_a_table(tmp_path: Path) -> None:
 def test_wrong_labels_are_told(tmp_path: Path, rows: list[Any], message: str) -> None:
     ended = calibrate(write_labels(tmp_path, rows))
     assert (ended.code, message in ended.err) == (2, True), ended.err
-
-
-def test_a_judge_that_is_not_calibrated_reports_and_does_not_block(tmp_path: Path) -> None:
-    labels = write_labels(tmp_path, labelled())
-    with model_server(script=by_word) as server:
-        assertion = {"type": "llm-grader", "prompt": "Is it good?", "required": True}
-        tests = [given("poor", assertion, {"type": "contains", "value": "poor"})]
-        path = write_suite(
-            tmp_path, tests, targets=[judge(server)], evalcore={"require_calibrated": True}
-        )
-        before = run(path)
-        found = results(before)["a"]
-        assert (before.code, found["outcome"], found["score"]) == (0, "failed", 0.1)
-        assert found["details"]["advisory"] is True
-        assert before.report["cases"][0]["score"] == 1.0
-
-        assert calibrate(labels, "--suite", path.name, "--json").report["calibrated"] is True
-        after = run(path)
-        assert (after.code, "advisory" in results(after)["a"]["details"]) == (1, False)
-
-        # Another prompt is another judge.
-        tests[0]["assertions"][0]["prompt"] = "Is it really good?"
-        write_suite(tmp_path, tests, targets=[judge(server)], evalcore={"require_calibrated": True})
-        assert run(path).code == 0

@@ -29,7 +29,7 @@ def test_a_restored_service_has_evals_results_and_large_payloads(tmp_path: Path)
         large["source"]["handle_inputs"]["input-json-1"]["data"] = "x" * 100_000
         running.post("/v1/workflows/evals", large)
         run = running.run(workflow)
-        exported = running.get(f"/v1/workflows/{workflow}/export")
+        saved = running.get("/v1/workflows/evals", workflow_id=workflow)
         results = running.results(run)
         database = sqlite3.connect(first / "evalcore.db")
         copy = sqlite3.connect(second / "evalcore.db")
@@ -40,6 +40,6 @@ def test_a_restored_service_has_evals_results_and_large_payloads(tmp_path: Path)
     assert len(results[0]["handle_inputs"]["input-json-1"]["data"]) == 100_000
     shutil.rmtree(first)
     with service(second, "--rate", "0") as running:
-        assert running.get(f"/v1/workflows/{workflow}/export") == exported
+        assert running.get("/v1/workflows/evals", workflow_id=workflow) == saved
         assert running.results(run) == results
         assert running.run(workflow)["counts"]["outcome"]["passed"] == 1

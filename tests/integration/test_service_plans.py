@@ -99,7 +99,6 @@ async def _reads(requests: Requests, evals: int) -> dict[str, Read]:
         "run": Read(2, run_path),
         "workflow": Read(2, f"/v1/workflows/{workflow}"),
         "workflows": Read(2, "/v1/workflows"),
-        "export": Read(3, f"/v1/workflows/{workflow}/export"),
         "workflow run": Read(1, workflow_run),
         "steps": Read(2, f"{workflow_run}/steps"),
     }

@@ -25,7 +25,6 @@ from evalcore.model.summary import Summary
 from evalcore.pipeline.gates import decide_question
 from evalcore.sql.rows import write_rows
 from evalcore.statistics.intervals import t_quantile
-from evalcore.statistics.tests import pass_all_k, pass_at_k
 from tests.support.examples import examples
 
 THRESHOLD = 0.8
@@ -146,9 +145,9 @@ def reduce_case(items: list[dict[str, Any]], policy: Policy) -> tuple[float | No
         case Reducer.MAX:
             score = max(values, default=None)
         case Reducer.PASS_AT_K:
-            score = pass_at_k(n, c, wanted)
+            score = None if wanted > n else 1 - math.comb(n - c, wanted) / math.comb(n, wanted)
         case Reducer.PASS_ALL_K:
-            score = pass_all_k(n, c, wanted)
+            score = None if wanted > n else math.comb(c, wanted) / math.comb(n, wanted)
         case Reducer.AT_LEAST_K:
             score = float(c >= wanted)
         case Reducer.CONFIDENCE_INTERVAL:

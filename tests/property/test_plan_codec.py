@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import Evidence, Metrics
+from evalcore.model.exchange import Turns
 from evalcore.model.run import Plan
 from evalcore.model.suite import Case, Format, Policy, ScoreRule, Source, SuiteDefinition
 from evalcore.model.target import Target, Variant
@@ -54,8 +55,13 @@ assertions = st.builds(
     transform=st.none() | text,
     metric=st.none() | text,
 )
-
-
+turns = st.builds(
+    Turns,
+    total=st.integers(1, 9),
+    aggregation=st.sampled_from(["mean", "min", "max"]),
+    window=st.none() | st.integers(1, 9),
+    expected=st.lists(text, max_size=2).map(tuple),
+)
 cases = st.builds(
     Case,
     id=text,
@@ -73,6 +79,7 @@ cases = st.builds(
     block_fixtures=st.none() | evidence,
     workspace=st.none() | st.dictionaries(text, json_values, max_size=2),
     conversation=st.booleans(),
+    turns=st.none() | turns,
     targets=st.sampled_from([(), ("t",), ("t", "u")]),
 )
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Required
+from typing import Annotated, Any, Final, Literal, NamedTuple, Required
 
 from pydantic import Discriminator, Field, Tag, ValidationError, with_config
 from typing_extensions import TypedDict
@@ -31,12 +31,14 @@ from evalcore.formats.targets import Targets, TargetShape
 from evalcore.formats.variables import Variables, interpolate
 from evalcore.formats.warnings import CaseWarnings
 from evalcore.formats.workspaces import WorkspaceReader, WorkspaceValue
+from evalcore.judging.prompts import content_text, conversation_text
 from evalcore.model.assertion import Assertion
 from evalcore.model.evidence import NOTHING, UNMEASURED, Evidence, Metrics
+from evalcore.model.exchange import TRANSCRIPT, Turns, turn_block
 from evalcore.model.suite import Case
 from evalcore.problems import Problems
 from evalcore.shapes import Count, IterationCount, Share, Text, Weight, adapter
-from evalcore.wording import Loc, suggest
+from evalcore.wording import Loc, counted, suggest
 
 
 @with_config(OPEN)
@@ -79,6 +81,14 @@ Input = Annotated[
     Annotated[str, Tag("<text>")]
     | Annotated[dict[str, Any], Tag("<mapping>")]
     | Annotated[list[Message], Field(min_length=1), Tag("<messages>")],
+    Discriminator(_kind_of_input),
+]
+
+
+TurnInput = Annotated[
+    Annotated[str, Tag("<text>")]
+    | Annotated[dict[str, Any], Tag("<mapping>")]
+    | Annotated[list[Segment], Field(min_length=1), Tag("<messages>")],
     Discriminator(_kind_of_input),
 ]
 
@@ -141,6 +151,16 @@ class TestFixture(TypedDict, total=False):
 _SuiteAlias = TypedDict("_SuiteAlias", {"assert": list[Any]}, total=False)
 
 
+@with_config(STRICT)
+class TurnShape(_SuiteAlias, total=False):
+    """A turn of a conversation: what is asked, and what its answer is graded by."""
+
+    input: Required[TurnInput]
+    expected_output: Any
+    assertions: list[Any]
+    evaluators: list[Any]
+
+
 # What AgentV once took for the grader of tests without assertions; it is the default.
 DefaultGrader = Literal["llm-grader", "llm_grader", "llm-judge", "llm_judge"]
 
@@ -166,6 +186,11 @@ class TestShape(_SuiteAlias, total=False):
     evaluators: list[Any]
     conversation: bool
     conversation_id: str
+    mode: Literal["conversation"]
+    turns: Annotated[list[TurnShape], Field(min_length=1)]
+    aggregation: Literal["mean", "min", "max"]
+    on_turn_failure: Literal["continue", "stop"]
+    window_size: Count
     tags: list[str]
     fixtures: TestFixture
     evaluator: DefaultGrader
@@ -232,11 +257,107 @@ def merged_metadata(own: Mapping[str, Any], suite: Mapping[str, Any]) -> dict[st
 
 
 DEFAULT_GRADER: Final = {"type": "llm-grader"}
+_NEEDS_TURNS: Final = ("mode", "aggregation", "on_turn_failure", "window_size")
+TURN_KEYS: Final = frozenset({"turns", *_NEEDS_TURNS})
+"""The keys of a test that `read_turns` reads."""
+_LISTS: Final = ("assertions", "assert", "evaluators")
+
+
+class GradedTurns(NamedTuple):
+    """The turns of a test, their messages, and the assertions on each turn's answer."""
+
+    turns: Turns
+    messages: list[Any]
+    assertions: list[Assertion]
+
+
+def read_turns(
+    test: TestShape, loc: Loc, problems: Problems, label: str, folder: Path, reader: AssertionReader
+) -> GradedTurns | None:
+    """Return the turns of a test, None if it has none; every mistake in them is noted."""
+    listed = test.get("turns")
+    if listed is None:
+        for key in _NEEDS_TURNS:
+            if key in test:
+                problems.add((*loc, key), "has no effect without 'turns'", label=label)
+        return None
+    if "conversation" in test:
+        message = "is given beside 'turns', which are a conversation; keep one of them"
+        problems.add((*loc, "conversation"), message, label=label)
+    messages: list[Any] = []
+    assertions: list[Assertion] = []
+    expected: list[Any] = []
+    for index, turn in enumerate(listed):
+        at = (*loc, "turns", index)
+        origin = InputOrigin(folder, (*at, "input"), problems, label)
+        messages.append(_question(turn, origin))
+        reference = origin._replace(loc=(*at, "expected_output"))
+        expected.append(read_reference(turn.get("expected_output"), reference))
+        own = _assertions(turn, at, problems, label, reader)
+        assertions += [assertion._replace(block=turn_block(index + 1)) for assertion in own]
+    turns = Turns(
+        total=len(listed),
+        aggregation=test.get("aggregation", "mean"),
+        window=test.get("window_size"),
+        stops=test.get("on_turn_failure") == "stop",
+        expected=tuple(expected),
+    )
+    return GradedTurns(turns, messages, assertions)
+
+
+def _question(turn: TurnShape, origin: InputOrigin) -> Any:
+    """Return the user message of a turn; files in it that are not there are noted."""
+    written: Any = turn["input"]
+    if isinstance(written, list):
+        message = {"role": "user", "content": written}
+        in_turn = Problems(origin.problems.file, origin.problems.locate)
+        check_messages([message], origin._replace(problems=in_turn, loc=origin.loc[:-1]))
+        origin.problems.include(in_turn.noted)
+        return message
+    return as_messages(written)[0]
+
+
+def _assertions(
+    turn: Mapping[str, Any], loc: Loc, problems: Problems, label: str, reader: AssertionReader
+) -> list[Assertion]:
+    """Return what checks a turn's answer; what is expected alone is for the default grader."""
+    own: list[Assertion] = []
+    is_graded = "expected_output" in turn
+    for key in _LISTS:
+        if key in turn:
+            is_graded = False
+            own += reader.read_all(turn[key], (*loc, key), problems, label)
+    return own or (reader.read_all([DEFAULT_GRADER], loc, problems, label) if is_graded else [])
+
+
+def on_transcript(assertions: Sequence[Assertion]) -> list[Assertion]:
+    """Return assertions of the whole conversation."""
+    return [assertion._replace(block=TRANSCRIPT) for assertion in assertions]
+
+
+def with_answers(fixture: Evidence, messages: Sequence[Any], turns: Turns) -> Evidence | None:
+    """Return a fixture as the evidence of turns, None if its messages do not answer each of them.
+
+    `messages` are those of the case.
+    """
+    answers = [
+        content_text(message.get("content"))
+        for message in fixture.details.get("messages", ())
+        if message.get("role") == "assistant"
+    ]
+    if len(answers) != turns.total:
+        return None
+    whole = list(messages[: len(messages) - turns.total])
+    for question, answer in zip(messages[-turns.total :], answers, strict=True):
+        whole += [question, {"role": "assistant", "content": answer}]
+    outputs = {turn_block(number): answer for number, answer in enumerate(answers, 1)}
+    return fixture._replace(outputs={**outputs, TRANSCRIPT: conversation_text(whole)})
 
 
 # `${{ NAME }}` is a variable of the environment.
 _REFERENCE: Final = re.compile(r"(?<!\$)\{\{\s*([A-Za-z_][A-Za-z0-9_.]*)\s*\}\}")
 _FILLED: Final = ("criteria", "expected_outcome", "input", "input_files", "expected_output")
+_FILLED_IN_TURNS: Final = ("input", "expected_output")
 
 
 class CaseVariables:
@@ -247,7 +368,16 @@ class CaseVariables:
 
     def fill_test(self, raw: Mapping[str, Any]) -> dict[str, Any]:
         """Return a test with the references in its own texts replaced."""
-        return {**raw, **{key: self.fill(raw[key]) for key in _FILLED if key in raw}}
+        filled = {key: self.fill(raw[key]) for key in _FILLED if key in raw}
+        turns = raw.get("turns")
+        if isinstance(turns, list):
+            filled["turns"] = [self._turn(turn) for turn in turns]
+        return {**raw, **filled}
+
+    def _turn(self, turn: Any) -> Any:
+        if not isinstance(turn, dict):
+            return turn
+        return {**turn, **{key: self.fill(turn[key]) for key in _FILLED_IN_TURNS if key in turn}}
 
     def fill(self, value: Any) -> Any:
         """Return a value with the references in its texts replaced.
@@ -362,14 +492,19 @@ class TestReader:
         if test is None:
             return None
         self.ids.note(test["id"], loc, problems)
-        label = _label(test["id"])
+        graded, label = None, _label(test["id"])
         self.warnings.add_replaced(label, loc, problems)
-        assertions = self._assertions(test, loc, problems, label)
+        if not TURN_KEYS.isdisjoint(test):
+            folder = self.defaults.folder
+            graded = read_turns(test, loc, problems, label, folder, self.assertions)
+        assertions = self._assertions(test, loc, problems, graded, label)
         fixture = self._fixture(test)
         self._check_answer(test, fixture, loc, problems)
         if problems.count > before:
             return None
         case = self._case(test, assertions, fixture, loc, problems, values)
+        if graded is not None:
+            case = _with_turns(case, graded, (*loc, "fixtures"), problems, label)
         return case if problems.count == before else None
 
     def _checked(self, raw: Any, loc: Loc, problems: Problems) -> TestShape | None:
@@ -399,11 +534,13 @@ class TestReader:
                 self.assertions.read_all(raw[key], (*loc, key), problems, _label(raw.get("id")))
 
     def _assertions(
-        self, test: TestShape, loc: Loc, problems: Problems, label: str
+        self, test: TestShape, loc: Loc, problems: Problems, graded: GradedTurns | None, label: str
     ) -> tuple[Assertion, ...]:
-        """Return the test's assertions, then the suite's; else the default grader."""
+        """Return the assertions of turns, the test's, then the suite's; else the default grader."""
         before = problems.count
         own = self._own_assertions(test, loc, problems, label)
+        if graded is not None:
+            own = [*graded.assertions, *on_transcript(own)]
         criteria = test.get("criteria")
         if own:
             self._note_unused_criteria(test, own, loc, problems)
@@ -412,7 +549,8 @@ class TestReader:
         if nothing and problems.count == before:
             is_graded = criteria and "assertions" in test
             problems.add(loc, EMPTY if is_graded else NOTHING_TO_CHECK, label=label)
-        return tuple(self.assertions.read_all([DEFAULT_GRADER], loc, problems, label))
+        own = self.assertions.read_all([DEFAULT_GRADER], loc, problems, label)
+        return tuple(own if graded is None else on_transcript(own))
 
     def _own_assertions(
         self, test: TestShape, loc: Loc, problems: Problems, label: str
@@ -557,6 +695,19 @@ class TestReader:
         messages = [*before, *as_messages(own)]
         first = test.get("conversation", defaults.conversation)
         return with_files(messages, files, len(before), first=first)
+
+
+def _with_turns(case: Case, graded: GradedTurns, loc: Loc, problems: Problems, label: str) -> Case:
+    """Return a case whose turns follow its input, answered by its fixture if it has any."""
+    messages = [*as_messages(case.input), *graded.messages]
+    case = case._replace(input=messages, conversation=True, turns=graded.turns)
+    if case.fixture is None:
+        return case
+    fixture = with_answers(case.fixture, messages, graded.turns)
+    if fixture is None:
+        answers = counted(graded.turns.total, "answer")
+        problems.add(loc, f"'messages' has to hold {answers}, one for each turn", label=label)
+    return case._replace(fixture=fixture)
 
 
 def _label(case_id: object) -> str:

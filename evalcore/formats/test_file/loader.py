@@ -424,7 +424,9 @@ def test_file_schema() -> dict[str, Any]:
     }
     items = {"anyOf": [{"$ref": "#/$defs/Assertion"}, text, include]}
     listed = {"type": "array", "items": items}
-    parts = [definitions[name] for name in ("SuiteExecution", "TestShape", "TestExecution")]
+    parts = [
+        definitions[name] for name in ("SuiteExecution", "TestShape", "TestExecution", "TurnShape")
+    ]
     for shape in (schema, *parts):
         for key in {"assert", "assertions", "evaluators"} & shape["properties"].keys():
             shape["properties"][key] = listed

@@ -63,6 +63,21 @@ def test_two_iterations_say_nothing_of_three_attempts(
     assert connection.execute(query, [reducer, passed]).fetchone() == (expected,)
 
 
+@pytest.mark.parametrize(
+    ("reducer", "k", "expected"), [("pass_at_k", 5, 0.916667), ("pass_all_k", 2, 0.066667)]
+)
+def test_iterations_give_the_checked_numbers(
+    connection: duckdb.DuckDBPyConnection, reducer: str, k: int, expected: float
+) -> None:
+    scores = [1.0] * 3 + [0.0] * 7
+    row = connection.execute(
+        "SELECT reduced_score(?, ?, 10, 3, ?)", [reducer, scores, k]
+    ).fetchone()
+
+    assert row is not None
+    assert row[0] == pytest.approx(expected, abs=1e-6)
+
+
 def test_a_case_may_have_very_many_iterations(connection: duckdb.DuckDBPyConnection) -> None:
     # The mean is made once: made for each score, it is not ready before the test's time is over.
     query = "SELECT lower_mean(list_transform(range(100000), n -> (n % 2)::DOUBLE))"

@@ -12,13 +12,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from evalcore.checks.conditions import (
     CONDITION,
-    AssertionReading,
     EvalAssertion,
     Handle,
     evaluate_assertion,
 )
 from evalcore.errors import TargetError
 from evalcore.judging.asking import Embedded, JudgeAnswer, JudgeQuestion, JudgeSpec
+from evalcore.model.assertion import Verdict
 
 OUTPUTS = TypeAdapter(dict[str, Handle])
 
@@ -39,9 +39,6 @@ class CannedJudges:
             raise TargetError("judge", "no embeddings")
         return Embedded(tuple((1.0, float(len(text))) for text in texts))
 
-    def trusted(self, spec: JudgeSpec, prompt_sha256: str) -> bool:
-        return True
-
 
 def read(
     assertion: dict[str, Any],
@@ -49,7 +46,7 @@ def read(
     *,
     judge: Any = None,
     block_error: str | None = None,
-) -> AssertionReading:
+) -> tuple[Verdict, Any]:
     return asyncio.run(
         evaluate_assertion(
             EvalAssertion.model_validate(assertion),
@@ -66,8 +63,8 @@ def outcome(condition: dict[str, Any], value: Any, *, judge: Any = None) -> str:
         {"output-json-0": {"type": "json", "data": value}},
         judge=judge,
     )
-    code = (reading.verdict.details or {}).get("code")
-    return f"{reading.verdict.outcome}" + (f" {code}" if code else "")
+    code = (reading[0].details or {}).get("code")
+    return f"{reading[0].outcome}" + (f" {code}" if code else "")
 
 
 IOU = {"kind": "split_iou_gte", "expected": {"splits": [{"name": "a", "pages": [1, 2]}]}}
@@ -212,8 +209,8 @@ def test_a_path_addresses_a_value(path: str, expected: str) -> None:
         },
         {"h": {"type": "json", "data": payload}},
     )
-    code = (reading.verdict.details or {}).get("code")
-    assert f"{reading.verdict.outcome}" + (f" {code}" if code else "") == expected
+    code = (reading[0].details or {}).get("code")
+    assert f"{reading[0].outcome}" + (f" {code}" if code else "") == expected
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("exists", "failed"), ("not_exists", "passed")])
@@ -224,7 +221,7 @@ def test_presence_is_never_blocked(kind: str, expected: str, target: dict[str, A
     reading = read(
         {"target": target, "condition": {"kind": kind}}, {"h": {"type": "json", "data": {"a": 1}}}
     )
-    assert reading.verdict.outcome == expected
+    assert reading[0].outcome == expected
 
 
 def test_a_path_that_stops_says_how_far_it_came() -> None:
@@ -235,7 +232,7 @@ def test_a_path_that_stops_says_how_far_it_came() -> None:
         },
         {"h": {"type": "json", "data": {"a": {"b": [7]}}}},
     )
-    details = reading.verdict.details or {}
+    details = reading[0].details or {}
     assert (details["partial_path"], details["partial_value"]) == ("a.b[0]", 7)
 
 

@@ -13,7 +13,6 @@ from evalcore.checks.base import CheckContext
 from evalcore.checks.scorers import (
     Score,
     is_awaited,
-    linear,
     parse_scorer,
     score_evidence,
 )
@@ -50,7 +49,8 @@ def asked(function: Callable[[Artifact], Any]) -> dict[str, Any]:
     ("amount", "value"), [(0, 1.0), (10, 1.0), (60, 0.5), (110, 0.0), (500, 0.0)]
 )
 def test_the_line_between_ideal_and_max(amount: float, value: float) -> None:
-    assert linear(amount, 10, 110) == value
+    scorer = {"scorer": "latency", "ideal": 10, "max": 110}
+    assert scored(scorer, Evidence("", metrics=Metrics(latency_ms=amount)))["value"] == value
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def member(word: str, **keys: Any) -> dict[str, Any]:
     ("keys", "score"),
     [
         ({}, 0.5),
-        ({"aggregator": "mean"}, 0.5),
+        ({"aggregator": "weighted_average"}, 0.5),
         ({"aggregator": {"type": "weighted-average", "weights": {"red": 3}}}, 0.75),
         ({"aggregator": {"type": "threshold", "threshold": 0.5}}, 0.5),
         ({"aggregator": "minimum"}, 0.0),
@@ -337,9 +337,12 @@ def test_a_member_without_a_verdict_leaves_the_composite_without_one(
         ({"assertions": [member("a")], "aggregator": "media"}, "unknown type 'media'"),
         ({"assertions": [member("a")], "aggregator": {"type": "media"}}, "'media'"),
         ({"assertions": [member("a")], "aggregator": "threshold"}, "needs 'threshold'"),
-        ({"assertions": [member("a")], "aggregator": {"type": "code"}}, "needs 'command'"),
+        ({"assertions": [member("a")], "aggregator": {"type": "code-grader"}}, "needs 'command'"),
         (
-            {"assertions": [member("a")], "aggregator": {"type": "mean", "weights": {"b": 1}}},
+            {
+                "assertions": [member("a")],
+                "aggregator": {"type": "weighted_average", "weights": {"b": 1}},
+            },
             "no member is called 'b'",
         ),
     ],

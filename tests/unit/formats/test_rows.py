@@ -491,7 +491,7 @@ def test_a_column_that_may_mean_a_check_is_a_mistake(
     assert f"'metadata.{column}'" in problem.message
 
 
-@pytest.mark.parametrize("column", ["vars", "fixtures", "execution", "Input Files"])
+@pytest.mark.parametrize("column", ["vars", "fixtures", "execution", "turns", "Input Files"])
 def test_a_column_of_what_no_cell_holds_is_a_mistake(tmp_path: Path, column: str) -> None:
     write(tmp_path, {"rows.csv": f"id,input,output,contains,{column}\na,i,o,o,1\n"})
     (problem,) = problems_of(tmp_path, "tests: rows.csv")

@@ -109,7 +109,6 @@ WHY: dict[str, tuple[list[AssertionResult], str | None]] = {
     ),
     "what is required": ([scored(0.7, required=0.9)], "a: score 0.7 < 0.9, which is required"),
     "a failed one says it": ([scored(0.6), scored(0.0, outcome=F)], None),
-    "only advice": ([scored(0.2, details={"advisory": True})], None),
 }
 
 

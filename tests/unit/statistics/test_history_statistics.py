@@ -21,7 +21,7 @@ from evalcore.statistics.intervals import (
     wilson,
 )
 from evalcore.statistics.sequential import MeanTest, mcnemar_e_value
-from evalcore.statistics.tests import cusum, pass_all_k, pass_at_k, self_starting
+from evalcore.statistics.tests import cusum, self_starting
 
 
 # Every test process collects all tests, and the import takes a second.
@@ -37,17 +37,6 @@ def special() -> Any:
     from scipy import special
 
     return special
-
-
-def test_iterations_give_the_checked_numbers() -> None:
-    assert pass_at_k(10, 3, 5) == pytest.approx(0.916667, abs=1e-6)
-    assert pass_all_k(10, 3, 2) == pytest.approx(0.066667, abs=1e-6)
-
-
-@pytest.mark.parametrize("k", [0, 4])
-def test_k_beyond_the_iterations_has_no_value(k: int) -> None:
-    assert pass_at_k(3, 3, k) is None
-    assert pass_all_k(3, 3, k) is None
 
 
 @pytest.mark.parametrize(

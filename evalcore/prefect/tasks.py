@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import ExitStack, contextmanager, suppress
+from functools import cached_property
 from importlib import import_module
 from typing import Any, Final, cast
 
@@ -130,7 +131,22 @@ class _Threads:
         self._runner.__exit__(None, None, None)
 
 
-class _Dask(_Threads):
+class _Cluster(_Threads):
+    """What the task runners of other processes have in common."""
+
+    @cached_property
+    def _surroundings(self) -> dict[str, Any]:
+        """With what, beside its parameters, `run_task` is called for a task run of this flow run.
+
+        Made once: Prefect writes all of its settings out for it, which takes 30 ms.
+        """
+        context = serialize_context()
+        context["settings_context"] = {}
+        settings = SettingsContext.get()
+        return {"context": context, "settings": settings and settings.model_copy()}
+
+
+class _Dask(_Cluster):
     """A Dask cluster through `prefect-dask`."""
 
     def __init__(
@@ -188,7 +204,7 @@ class _Dask(_Threads):
     def submit(self, parameters: dict[str, Any]) -> Future[State[Any]]:
         self._key = parameters["call"].key
         submitted: Future[State[Any]]
-        submitted = self._client.submit(run_task, **_task_run(parameters), pure=False)
+        submitted = self._client.submit(run_task, parameters, **self._surroundings, pure=False)
         return submitted
 
     def close(self) -> None:
@@ -219,7 +235,7 @@ def rare_collections() -> None:
     gc.freeze()
 
 
-class _Ray(_Threads):
+class _Ray(_Cluster):
     """A Ray cluster through `prefect-ray`.
 
     Its processes are actors: a process of Ray's that executes plain tasks has one at a time, so
@@ -305,7 +321,7 @@ class _Ray(_Threads):
             if isinstance(done.exception(), self.deaths) and actor is self._actors[number]:
                 self._dead.add(number)
 
-        call = actor.call.remote(run_task, **_task_run(parameters))
+        call = actor.call.remote(run_task, parameters=parameters, **self._surroundings)
         submitted: Future[State[Any]] = call.future()
         submitted.add_done_callback(ended)
         return submitted
@@ -392,18 +408,6 @@ def execute_shard(
     if ended.ended == "skipped":
         return cast("ShardReceipt", Completed(name="CaseSkipped", data=ended))
     return ended
-
-
-def _task_run(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Return with what a process of a cluster calls `run_task`, for a task run of this flow run."""
-    context = serialize_context()
-    context["settings_context"] = {}
-    settings = SettingsContext.get()
-    return {
-        "parameters": parameters,
-        "context": context,
-        "settings": settings and settings.model_copy(),
-    }
 
 
 def run_task(

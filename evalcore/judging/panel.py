@@ -334,9 +334,10 @@ def read_answers(
     """Return the checks that a reply holds; raise `ReplyError` if it is none.
 
     An entry of `checks` (`criteria`, `assertions`) names its criterion by `id` (or by its outcome)
-    and says `satisfied` (`passed`, `met`) or, where there are levels, a `score`. Two entries about the same criterion are refused. Entries
-    about something else are left out of a reply that answers all criteria; in one that does not
-    they may be answers under another name, so it is refused, as is one that answers none.
+    and says `satisfied` (`passed`, `met`) or, where there are levels, a `score`. Two entries about
+    the same criterion are refused. Entries about something else are left out of a reply that
+    answers all criteria; in one that does not they may be answers under another name, so it is
+    refused, as is one that answers none.
     """
     value = read_object(text, material)
     entries = next((value[key] for key in _LISTS if key in value), None)

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from evalcore.providers.chat import ChatModel
 
 _KEPT_TESTS: Final = 1_024
+_SHORTEST_SECRET: Final = 4
 
 
 class ScriptTarget:
@@ -71,8 +72,11 @@ class ScriptTarget:
         self._servers = McpServers(servers, self._outermost)
         self._starts_servers = any("url" not in server for server in servers.values())
         env = self._outermost["env"]
-        telling_values(env)
-        PROCESS.learn(env[name] for name in names if name in env)
+        named = [env[name] for name in names if name in env]
+        PROCESS.learn(named)
+        # Short words, too, which the process does not cover everywhere.
+        secrets = {*named, *telling_values(env)}
+        self._secrets = tuple(each for each in secrets if len(each) >= _SHORTEST_SECRET)
         mistakes = RaisingCollector()
         reader = LevelReader(ToolReader(mistakes, servers, None), mistakes)
         layers = [Layer(tuple(path), raw, chain) for path, raw, chain in definition["layers"]]
@@ -95,8 +99,24 @@ class ScriptTarget:
             value = await run_body(test.body, scope, run)
             judged = judged_values(work.case.metadata.get(JUDGED_VALUES, ()), scope)
         except Exception as error:  # noqa: BLE001 - an exception of a test's tools is its result
-            raise _failure(error) from None
-        return _evidence(value, run, judged)
+            failure = _failure(error)
+            if not isinstance(failure, SkippedError):
+                failure.message = self._hidden(failure.message)
+            raise failure from None
+        shown = _evidence(value, run, judged)
+        hide = self._hidden
+        return shown._replace(output=hide(shown.output), details=hide(shown.details))
+
+    def _hidden(self, value: Any) -> Any:
+        """Return a value with the secrets in its texts covered."""
+        if isinstance(value, str):
+            for secret in self._secrets:
+                value = value.replace(secret, "[redacted]")
+        elif isinstance(value, list):
+            return [self._hidden(each) for each in value]
+        elif isinstance(value, Mapping):
+            return {key: self._hidden(each) for key, each in value.items()}
+        return value
 
     def _test(self, case: Case) -> Test:
         raw, test = self._tests.get(case.id, (None, None))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Required
+from typing import Annotated, Any, Final, Literal, Required
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, with_config
 from typing_extensions import TypedDict
@@ -46,6 +46,8 @@ class CriterionShape(TypedDict, total=False):
     required: Annotated[bool | Share, Field(union_mode="left_to_right")]
     min_score: Share
     score_ranges: ScoreRanges
+    required_min_score: Annotated[int, Field(ge=0, le=10)]
+    operator: Literal["correctness", "contradiction"]
 
 
 CriterionItem = Annotated[
@@ -60,6 +62,16 @@ def _listed(value: object) -> object:
 
 
 Criteria = Annotated[list[CriterionItem], BeforeValidator(_listed), Field(min_length=1)]
+
+# What an operator says to the judge, who sees one text for each criterion.
+_OPERATORS: Final = {
+    "correctness": (
+        "{} (met only if the output states or supports this; leaving it out does not meet it)"
+    ),
+    "contradiction": (
+        "The output makes no claim that contradicts this: {} (it need not mention it)"
+    ),
+}
 
 
 def read_criteria(raw: Sequence[Any]) -> list[dict[str, Any]]:
@@ -85,11 +97,18 @@ def _criterion(entry: Mapping[str, Any], index: int) -> dict[str, Any]:
     levels = _levels(entry["score_ranges"], where) if "score_ranges" in entry else []
     if outcome is None and not levels:
         raise AssertionValueError(f"{where}: 'outcome' is required: what the output has to do")
+    if "required_min_score" in entry:
+        if "min_score" in entry:
+            message = "'required_min_score' (0 to 10) and 'min_score' (0 to 1) are both given"
+            raise AssertionValueError(f"{where}: {message}; keep one")
+        entry = {**entry, "min_score": entry["required_min_score"] / 10}
     if "min_score" in entry and entry.get("required") not in (None, True, False):
         raise AssertionValueError(f"{where}: 'required' and 'min_score' are both numbers; keep one")
     return {
         "id": entry.get("id") or f"criterion-{index + 1}",
-        "outcome": outcome or "; ".join(meaning for _, meaning in levels),
+        "outcome": _OPERATORS.get(entry.get("operator", ""), "{}").format(
+            outcome or "; ".join(meaning for _, meaning in levels)
+        ),
         "weight": float(entry.get("weight", 1.0)),
         "required": _required(entry, levels),
         "levels": levels,

@@ -210,6 +210,8 @@ _PROMPT: Final = (
 )
 
 
+_LISTS: Final = ("checks", "criteria", "assertions")
+_VERDICTS: Final = ("satisfied", "passed", "met")
 _AROUND: Final = " \t\r\n'\"`\u2018\u2019\u201c\u201d[]()"
 _DEFAULT_REQUIRED: Final = 0.8
 _MET: Final = 0.5
@@ -331,13 +333,14 @@ def read_answers(
 ) -> RubricReading:
     """Return the checks that a reply holds; raise `ReplyError` if it is none.
 
-    An entry of `checks` names its criterion by `id` (or by its outcome) and says `satisfied` or,
-    where there are levels, a `score`. Two entries about the same criterion are refused. Entries
-    about something else are left out of a reply that answers all criteria; in one that does not
-    they may be answers under another name, so it is refused, as is one that answers none.
+    An entry of `checks` (`criteria`, `assertions`) names its criterion by `id` (or by its outcome)
+    and says `satisfied` (`passed`, `met`) or, where there are levels, a `score`. Two entries about
+    the same criterion are refused. Entries about something else are left out of a reply that
+    answers all criteria; in one that does not they may be answers under another name, so it is
+    refused, as is one that answers none.
     """
     value = read_object(text, material)
-    entries = value.get("checks")
+    entries = next((value[key] for key in _LISTS if key in value), None)
     if not isinstance(entries, list):
         raise ReplyError("'checks' has to be a list, one entry for each criterion")
     by_name = {each.outcome: each for each in criteria} | {each.id: each for each in criteria}
@@ -368,9 +371,10 @@ def _check(entry: Mapping[str, Any], criterion: Criterion) -> CriterionCheck:
     if criterion.levels:
         score = score_of(entry, 0, criterion.most) / criterion.most
         return CriterionCheck(score, reasoning)
-    if not isinstance(entry.get("satisfied"), bool):
+    verdict = next((entry[key] for key in _VERDICTS if key in entry), None)
+    if not isinstance(verdict, bool):
         raise ReplyError(f"criterion '{criterion.id}' has no 'satisfied', true or false")
-    return CriterionCheck(float(entry["satisfied"]), reasoning)
+    return CriterionCheck(float(verdict), reasoning)
 
 
 def _described(criterion: Criterion) -> str:

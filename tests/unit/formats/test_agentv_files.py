@@ -61,7 +61,12 @@ def test_plain_texts_are_the_criteria_of_one_rubric(tmp_path: Path) -> None:
     ("written", "outcome", "required"),
     [
         ("Is short", "Is short", None),
-        ("[{outcome: Is short, min_score: 0.8}]", "Is short", 0.8),
+        ("[{outcome: Is short, required_min_score: 8}]", "Is short", 0.8),
+        (
+            "[{outcome: It rains, operator: contradiction}]",
+            "The output makes no claim that contradicts this: It rains (it need not mention it)",
+            None,
+        ),
     ],
 )
 def test_criteria_as_agentv_writes_them(

@@ -33,7 +33,7 @@ from tests.support.reports import stable_report
 from tests.support.servers import BUCKET, S3Server
 from tests.support.shell import environment
 
-HUNG_S = 300.0
+HUNG_S = 180.0
 _ORPHANS_END_S = 20.0
 _MOST_RESUMES = 10
 FAILED, MISUSED, ERRORS = 1, 2, 4

@@ -41,8 +41,9 @@ from evalcore.storage.layout import iso_time, suite_key
 from evalcore.storage.run_names import choose_run
 from evalcore.storage.runs import partial_reasons
 from evalcore.trust.text import sanitize_terminal
-from evalcore.wording import counted
+from evalcore.wording import counted, one_line
 
+_SHOWN_CHARACTERS: Final = 60
 if TYPE_CHECKING:
     from evalcore.history.compaction import Compacted
     from evalcore.model.run import Manifest
@@ -360,7 +361,19 @@ def _summary(listed: Listed) -> dict[str, Any]:
         "size": len(listed.data),
         "outcome": "reply" if error is None else "error",
         "error": error,
+        "asked": _beginning(question.identity),
     }
+
+
+def _beginning(identity: Any) -> str:
+    """Return the first words of the last message, or of an HTTP request."""
+    messages = identity.get("messages")
+    last = messages[-1] if isinstance(messages, list) and messages else identity.get("parameters")
+    content = last.get("content") if isinstance(last, dict) else None
+    if isinstance(content, list):
+        content = next((part.get("value") for part in content if isinstance(part, dict)), None)
+    text = content if isinstance(content, str) else orjson.dumps(last).decode()
+    return one_line(text, _SHOWN_CHARACTERS)
 
 
 def _summary_line(summary: dict[str, Any]) -> str:
@@ -371,7 +384,7 @@ def _summary_line(summary: dict[str, Any]) -> str:
     failure = f"  [{summary['error']}]" if summary["error"] else ""
     return (
         f"{key}  {summary['recorded_at'][:19]}  {summary['size']:>7} B  {who} "
-        f"#{summary['iteration']}.{summary['invocation']}{failure}"
+        f"#{summary['iteration']}.{summary['invocation']}{failure}  {summary['asked']}"
     )
 
 

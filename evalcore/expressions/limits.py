@@ -12,7 +12,7 @@ import atexit
 import logging
 import pickle
 import re
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -129,12 +129,12 @@ class _Reader(pickle.Unpickler):
 
 def encode(value: Any) -> str:
     """Return plain data as a text that JSON can carry."""
-    return b85encode(pickle.dumps(value)).decode()
+    return b64encode(pickle.dumps(value)).decode()
 
 
 def decode(text: str) -> Any:
     """Return what `encode` made a text of."""
-    return _Reader(BytesIO(b85decode(text))).load()
+    return _Reader(BytesIO(b64decode(text))).load()
 
 
 def _taken(answer: Any, source: str) -> tuple[Any, dict[str, Any]]:

@@ -175,7 +175,10 @@ class _Installation:
         """Start a server: it does not hear the terminal's Ctrl-C, and dies with this process."""
         from evalcore.trust.processes import watchdog
 
-        path = self.state / f"{log}.log"
+        path, heard = self.state / f"{log}.log", list[int]()
+        # A signal in the middle would leave a process that nobody knows.
+        for signalled in _SIGNALS:
+            signal.signal(signalled, lambda number, _: heard.append(number))
         with path.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *command],
@@ -189,6 +192,10 @@ class _Installation:
         watchdog().began(process.pid)
         server = _Server(name, process, path)
         self.servers.append(server)
+        for signalled in _SIGNALS:
+            signal.signal(signalled, signal.default_int_handler)
+        if heard:
+            raise KeyboardInterrupt
         return server
 
     def welcome(self) -> str:

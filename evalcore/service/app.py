@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_type_hints
 
@@ -125,7 +124,12 @@ def create_application(context: Context) -> FastAPI:
     application.add_route("/", _first_page, include_in_schema=False)
     application.add_route("/docs", docs_page, include_in_schema=False)
     application.router.routes.append(
-        _McpRoute("/mcp", endpoint or _without_mcp, include_in_schema=False)
+        _McpRoute(
+            "/mcp",
+            endpoint or _without_mcp,
+            methods=None if endpoint else ["GET", "POST", "DELETE"],
+            include_in_schema=False,
+        )
     )
     application.router.routes.append(PagesRoute(create_pages(context, site)))
     return application
@@ -261,8 +265,10 @@ async def _without_mcp(_: Request) -> Response:
 
 def _mcp_endpoint(context: Context) -> McpEndpoint | None:
     """Return the MCP server; None without the SDK."""
-    if find_spec("mcp") is None:
+    try:
+        from evalcore.service.mcp import McpEndpoint
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "mcp":
+            raise
         return None
-    from evalcore.service.mcp import McpEndpoint
-
     return McpEndpoint(context)

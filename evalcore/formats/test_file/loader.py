@@ -149,9 +149,13 @@ def _load(
 
     def accepts(read: list[ReadRange]) -> bool:
         told = problems.count or reader.warnings.texts or level.notes.texts
-        return not (told or level.graders.reference_fields.absent(())) and all(
-            each.targets <= level.targets.used.keys() and not reader.ids.names & set(each.ids)
-            for each in read
+        if told or level.graders.reference_fields.absent(()):
+            return False
+        ids = [name for each in read for name in each.ids]
+        return (
+            len(set(ids)) == len(ids)
+            and reader.ids.names.isdisjoint(ids)
+            and all(each.targets <= level.targets.used.keys() for each in read)
         )
 
     is_table = path.suffix.lower() in ROW_SUFFIXES

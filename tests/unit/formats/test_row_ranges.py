@@ -73,6 +73,7 @@ def told(path: Path) -> tuple[Any, ...]:
         pytest.param(lambda lines: lines[0].update(tags=1), False, id="mistake-at-the-beginning"),
         pytest.param(lambda lines: lines.append("{"), False, id="no-json"),
         pytest.param(lambda lines: lines[-1].update(id="c0"), False, id="id-of-the-beginning"),
+        pytest.param(lambda lines: lines[-1].update(id="c9000"), False, id="id-of-another-range"),
         pytest.param(lambda lines: lines[-1].update(criteria="c"), False, id="warning"),
         pytest.param(
             lambda lines: lines[-1].update(execution={"target": "other"}), False, id="target"
